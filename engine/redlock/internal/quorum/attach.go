@@ -256,7 +256,7 @@ func (p *Party) noteDisplaced(id string, server int, number, epoch uint64, now t
 	if s == nil || number < s.seats[server].since || !p.displacedAt(s, server, epoch) {
 		return
 	}
-	if p.superseded(s) {
+	if p.superseded(s, now) {
 		p.supersede(s, now)
 		return
 	}
@@ -467,11 +467,15 @@ func (p *Party) joinLate(a *attempt, i int, number uint64, sent time.Duration, r
 		p.endAdopted(a, now)
 		p.decideAfter(s, nil, nil, true, now)
 	case OtherEpoch:
-		if r.Epoch > s.epoch {
-			seat.other = r.Epoch
-		} else {
+		if number < seat.since || !p.displacedAt(s, i, r.Epoch) {
 			seat.renew = true
+			break
 		}
+		if p.superseded(s, now) {
+			p.supersede(s, now)
+			return
+		}
+		p.decideAfter(s, nil, nil, true, now)
 	default:
 		seat.renew = true
 	}

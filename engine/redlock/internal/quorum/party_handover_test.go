@@ -47,3 +47,95 @@ func TestPartiesTakeASessionOverByTurns(t *testing.T) {
 		}
 	}
 }
+
+// One server has lost a session, and its Restore failed. Another party takes the session over there and at
+// a second server, before the third one hears of it. The former party is refused as soon as it asks: from
+// the second server it hears of the takeover, and without that promise it can't restore the session at
+// the first one.
+func TestFormerPartyIsRefusedWhileAServerLacksItsSession(t *testing.T) {
+	for _, known := range []bool{false, true} { // the takeover, before the Renew
+		s := newSim(t, 3, 2, 11)
+		u := s.user(0, "u")
+		s.must(u.claim(want("a", 0)), lockkeeper.Held, 0)
+		s.servers[2] = NewServer(Limits{})
+		renewal := u.p.Renew(s.now, u.key)
+		s.collect(u.p)
+		seat := &u.p.sessions["u"].seats[2]
+		for range 1000 {
+			if s.run(time.Microsecond); seat.restoring {
+				break
+			}
+		}
+		s.cut[link{u.p, 2}] = true
+		s.await(u.p, renewal)
+		heir := &user{sim: s, p: s.parties[1], key: u.key, id: u.id, ttl: u.ttl}
+		s.cut[link{heir.p, 1}] = true
+		heir.attach(1)
+		s.cut[link{u.p, 2}] = false
+		if !seat.absent || seat.restoring {
+			t.Fatalf("the Restore did not fail: %+v", *seat)
+		}
+		if known {
+			u.p.End(s.now, u.key, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1})
+			s.collect(u.p)
+			s.run(10 * time.Millisecond)
+		}
+		began := s.now
+		if a := s.await(u.p, u.p.Renew(s.now, u.key)); !errors.Is(a.Err, lockkeeper.ErrSession) {
+			t.Errorf("the former party gets %+v", a)
+		}
+		if took := s.now - began; took > 100*time.Millisecond {
+			t.Errorf("it is refused after %s", took)
+		}
+	}
+}
+
+// A server that comes late has no session yet. The party uses it after two round trips, and does not wait
+// for the next Restore: the first one is not sent before the server has said that it lacks the session.
+func TestServerThatComesLateJoinsAtOnce(t *testing.T) {
+	s := newSim(t, 3, 1, 11)
+	p := s.parties[0]
+	p.Down(s.now, 2)
+	u := s.user(0, "u")
+	s.must(u.claim(want("a", 0)), lockkeeper.Held, 0)
+	p.Up(s.now, 2)
+	s.collect(p)
+	s.run(10 * time.Millisecond)
+	session := p.sessions["u"]
+	if seat := &session.seats[2]; !seat.joined || !session.claims[1].at[2].counts() {
+		t.Errorf("after 10 ms the server that came late is not used: %+v", *seat)
+	}
+}
+
+// A server answers an Attach late, when a majority has accepted it: another party has taken the session
+// over there. What it promised before, and its votes, are void.
+func TestLateRefusalOfAnAttachVoidsTheVotesOfItsServer(t *testing.T) {
+	s := newSim(t, 3, 2, 11)
+	u := s.user(0, "u")
+	s.must(u.claim(want("a", 0)), lockkeeper.Held, 0)
+	s.run(10 * time.Millisecond)
+	heir := &user{sim: s, p: s.parties[1], key: u.key, id: u.id, ttl: u.ttl}
+	s.cut[link{heir.p, 0}], s.cut[link{heir.p, 1}] = true, true
+	heir.p.base.last = u.key.Epoch + 1e9 // its epoch is above that of the next Attach
+	heir.p.Attach(s.now, lockkeeper.Session{ID: "u", TTL: u.ttl, Epoch: u.key.Epoch})
+	s.collect(heir.p)
+	s.run(10 * time.Millisecond)
+	call := u.p.Attach(s.now, lockkeeper.Session{ID: "u", TTL: u.ttl, Epoch: u.key.Epoch, Named: []uint64{1}})
+	var late Send
+	for _, send := range u.p.Output().Sends {
+		if send.Server == 2 {
+			late = send
+			continue
+		}
+		u.p.Reply(s.now, send.Number, s.now, s.apply(send.Server, send.Request))
+	}
+	if a := s.await(u.p, call); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	u.p.Reply(s.now, late.Number, s.now, s.apply(2, late.Request))
+	session := u.p.sessions["u"]
+	if session.seats[2].promise != 0 || session.claims[1].at[2].counts() {
+		t.Errorf("the server that another party has still promises %s, and its vote counts: %v",
+			session.seats[2].promise-s.now, session.claims[1].at[2].counts())
+	}
+}

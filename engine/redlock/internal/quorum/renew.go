@@ -152,14 +152,16 @@ func (p *Party) pushSeats(s *session, now time.Duration) {
 		if seat.absent && !seat.attaching {
 			s.retryAt = min(s.retryAt, p.restore(s, i, now))
 		}
-		if !p.usable(s, i) {
+		if seat.other != 0 || seat.absent && seat.attaching {
 			continue
 		}
+		// One that lacks the session is asked, too, while no Restore is possible: only its answer tells
+		// that another party has the session there.
 		if seat.renew && !seat.renewing && !seat.restoring && now < s.limit() {
 			seat.renew, seat.renewing = false, true
 			p.send(i, s, nil, Request{Kind: Renew})
 		}
-		if acks && p.pushAcks(s, i) && seat.acking {
+		if acks && p.usable(s, i) && p.pushAcks(s, i) && seat.acking {
 			s.acks = true
 		}
 	}
@@ -177,10 +179,12 @@ func (c *claim) belowMark() bool { return c.id < c.session.lowestOpen && !c.want
 
 // restore sets the session at a server that lacks it, or its claims that the server lacks (condition
 // 3). It is never sent after the deadline that the client knows. restore returns when to try again;
-// never if it is on its way, or not possible.
+// never if it is on its way, or not possible. While a Renew asks whether the server has the session, its
+// answer comes first: NoSession would make void what the Restore does.
 func (p *Party) restore(s *session, i int, now time.Duration) (retryAt time.Duration) {
 	seat := &s.seats[i]
-	if seat.restoring || now >= s.limit() || now >= p.deadline(s) || seat.other != 0 || !p.up[i] {
+	busy := seat.restoring || !seat.joined && seat.renewing
+	if busy || now >= s.limit() || now >= p.deadline(s) || seat.other != 0 || !p.up[i] {
 		return never
 	}
 	if next := seat.restored + restorePause; seat.restored != 0 && now < next {

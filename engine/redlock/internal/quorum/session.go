@@ -119,7 +119,7 @@ func (p *Party) sessionReply(f flight, number uint64, sent time.Duration, r Repl
 		p.endExecuted(c, i, f.kind, r.Outcome)
 	}
 	all := number >= seat.since && p.takeReply(f, number, sent, r, now)
-	if p.superseded(s) {
+	if p.superseded(s, now) {
 		p.supersede(s, now)
 		return
 	}
@@ -158,11 +158,13 @@ func (p *Party) takeReply(f flight, number uint64, sent time.Duration, r Reply, 
 	case OtherEpoch:
 		return p.displacedAt(s, i, r.Epoch)
 	case Done:
+		joins := false
 		switch f.kind {
 		case Renew, Restore:
+			joins = !seat.joined // it may lack claims for which no Restore was possible
 			seat.renewed(sent, r.Now, r.Until)
 		}
-		return p.takeClaims(f, number, sent, r, now)
+		return p.takeClaims(f, number, sent, r, now) || joins
 	case NotKnown, Differs, Full:
 		if f.kind == Claim && f.claim != nil {
 			p.refusedBy(f.claim, i, number, r)
@@ -181,6 +183,9 @@ func (p *Party) displacedAt(s *session, server int, epoch uint64) bool {
 	}
 	p.void(s, server)
 	s.seats[server].other = epoch
+	for i := range s.seats {
+		s.seats[i].renew = s.seats[i].renew || s.seats[i].absent // a Restore may be impossible from now on
+	}
 	return true
 }
 
@@ -268,13 +273,17 @@ func (p *Party) sendStrayEnd(s *session, server int, id uint64) {
 }
 
 // superseded reports whether another party has taken s over at so many servers that this one can't
-// reach a majority.
-func (p *Party) superseded(s *session) bool {
+// reach a majority. A server that lacks the session counts for this party as long as it may be restored
+// there, or has not answered yet.
+func (p *Party) superseded(s *session, now time.Duration) bool {
 	others, usable := 0, 0
+	restorable := now < s.limit() && now < p.deadline(s)
 	for i := range s.seats {
-		if s.seats[i].other != 0 {
+		seat := &s.seats[i]
+		asked := seat.renew || seat.renewing || seat.restoring || seat.attaching
+		if seat.other != 0 {
 			others++
-		} else if p.up[i] {
+		} else if p.up[i] && (!seat.absent || restorable || asked) {
 			usable++
 		}
 	}
