@@ -191,7 +191,7 @@ func (e *guardedGroup) BeginEnd(ctx context.Context, k lockkeeper.Key, ending lo
 	if err != nil {
 		return nil, err
 	}
-	c := endCommit{engine: e.guarded, name: k.Session, key: key, ending: ending}
+	c := endCommit{engine: e.guarded, counts: e.ending(k.Session), key: key, ending: ending}
 	c.Commit, c.refused = e.group.BeginEnd(ctx, key, ending)
 	if c.Commit == nil {
 		c.settled(nil)
@@ -207,27 +207,26 @@ func (e *guardedGroup) BeginLeave(ctx context.Context, k lockkeeper.Key, id uint
 	if err != nil {
 		return lockkeeper.Status{}, nil, err
 	}
-	st, commit, err := e.group.BeginLeave(ctx, key, id)
 	c := endCommit{
-		Commit:  commit,
-		engine:  e.guarded,
-		name:    k.Session,
-		key:     key,
-		ending:  lockkeeper.Ending{Kind: lockkeeper.Leave},
-		refused: err,
+		engine: e.guarded,
+		counts: e.ending(k.Session),
+		key:    key,
+		ending: lockkeeper.Ending{Kind: lockkeeper.Leave},
 	}
-	if commit == nil {
+	var st lockkeeper.Status
+	st, c.Commit, c.refused = e.group.BeginLeave(ctx, key, id)
+	if c.Commit == nil {
 		c.settled(nil)
-		return e.names.status(st), nil, e.names.err(err)
+		return e.names.status(st), nil, e.names.err(c.refused)
 	}
-	return e.names.status(st), &c, e.names.err(err)
+	return e.names.status(st), &c, e.names.err(c.refused)
 }
 
 // endCommit counts the answer to an ending of the session's own.
 type endCommit struct {
 	lockkeeper.Commit
 	engine  *guarded
-	name    string         // of the session, as the identity names it
+	counts  begun
 	key     lockkeeper.Key // of the session, as the engine names it
 	ending  lockkeeper.Ending
 	refused error // the decision, if it is a refusal
@@ -241,5 +240,5 @@ func (c *endCommit) Settle() error {
 }
 
 func (c *endCommit) settled(failed error) {
-	c.engine.ended(c.name, c.key, c.ending, either(failed, c.refused))
+	c.engine.ended(c.counts, c.key, c.ending, either(failed, c.refused))
 }

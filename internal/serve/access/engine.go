@@ -45,12 +45,12 @@ func (e *guarded) Attach(ctx context.Context, s lockkeeper.Session, notify func(
 		e.attached(&s, &lease, alone, err)
 		return lease, err
 	}
-	session, first, err := e.usage.Attaching(own, s.TTL, &r.limits)
+	session, generation, err := e.usage.Attaching(own, s.TTL, &r.limits)
 	if err != nil {
 		return lockkeeper.Lease{}, err
 	}
 	lease, err := e.engine.Attach(ctx, s, e.notified(own, notify))
-	session.Attached(&lease, s.TTL, first, err)
+	session.Attached(&lease, generation, err)
 	e.attached(&s, &lease, alone, err)
 	return e.names.lease(lease), e.names.err(err)
 }
@@ -158,7 +158,7 @@ func (e *guarded) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want
 		defer drain.leave()
 	} else {
 		why, _ := e.pass.admission.gate.Draining()
-		if err := e.known(ctx, key, w.ID, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Reason: lockkeeper.Draining,
+		if _, err := e.known(ctx, key, w.ID, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Reason: lockkeeper.Draining,
 			Detail: why + "; no new claims are taken, and what is held or waits goes on"}); err != nil {
 			return lockkeeper.Status{}, err
 		}
@@ -168,7 +168,10 @@ func (e *guarded) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want
 	}
 	session, err := e.usage.Claiming(k, &w, &r.limits)
 	if err != nil { // a quota does not refuse an existing claim
-		if err := e.known(ctx, key, w.ID, err); err != nil {
+		switch state, missing := e.known(ctx, key, w.ID, err); {
+		case missing != nil:
+			return lockkeeper.Status{}, missing
+		case state == lockkeeper.Ended: // the engine may forget it before the call, and then makes it again
 			return lockkeeper.Status{}, err
 		}
 		if session, err = e.usage.Claiming(k, &w, nil); err != nil {
@@ -190,14 +193,14 @@ func (e *guarded) passes() bool {
 	return r != nil && r.open
 }
 
-// known returns nil if the engine has the claim already, refusal if it has not, and the error of
-// the query if that fails.
-func (e *guarded) known(ctx context.Context, key lockkeeper.Key, id uint64, refusal error) error {
-	_, found, err := e.lookup(ctx, lockkeeper.Ref{Session: key.Session, ID: id})
+// known returns the state of the claim if the engine has it already, refusal if it has not, and the
+// error of the query if that fails.
+func (e *guarded) known(ctx context.Context, key lockkeeper.Key, id uint64, refusal error) (lockkeeper.State, error) {
+	st, found, err := e.lookup(ctx, lockkeeper.Ref{Session: key.Session, ID: id})
 	if err == nil && !found {
-		return refusal
+		return 0, refusal
 	}
-	return err
+	return st.State, err
 }
 
 // lookup returns the status of a claim; false if the engine has no such claim.
@@ -267,18 +270,33 @@ func (e *guarded) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.E
 	case lockkeeper.Thaw:
 		return e.thaw(ctx, r, key, ending)
 	}
+	counts := e.ending(k.Session)
 	err = e.engine.End(ctx, key, ending)
-	e.ended(k.Session, key, ending, err)
+	e.ended(counts, key, ending, err)
 	return e.names.err(err)
 }
 
-// ended applies the answer to an ending of the session's own. The identity calls the session name.
-func (e *guarded) ended(name string, key lockkeeper.Key, ending lockkeeper.Ending, err error) {
+// begun is what the identity counted of a session when a request began; the zero value: nothing.
+type begun struct {
+	session    *limits.Session
+	generation uint64
+}
+
+// ending begins an ending of the session's own. The identity calls the session name.
+func (e *guarded) ending(name string) (a begun) {
+	if e.usage != nil {
+		a.session, a.generation = e.usage.Ending(name)
+	}
+	return a
+}
+
+// ended applies the answer to an ending of the session's own.
+func (e *guarded) ended(a begun, key lockkeeper.Key, ending lockkeeper.Ending, err error) {
 	if err == nil && ending.Kind == lockkeeper.Leave {
 		e.pass.admission.gate.refreshed.forget(key.Session)
 	}
 	if e.usage != nil {
-		e.usage.Ended(name, key, ending, err)
+		e.usage.Ended(a.session, a.generation, key, ending, err)
 	}
 }
 

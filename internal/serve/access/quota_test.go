@@ -350,3 +350,24 @@ func TestRestartedGateRefusesNoExistingClaim(t *testing.T) {
 	_, err = renewing.tries(renewing.wants("c"))
 	s.is("a new claim at the cap", err, lockkeeper.Quota)
 }
+
+// A quota does not refuse a claim that exists. It refuses one that has ended: the engine may forget
+// it before the repeated call, and would make it again.
+func TestQuotaRefusesToRepeatEndedClaim(t *testing.T) {
+	s := newSite(t, limited(access.Quota{Claims: 1}), access.Options{})
+	ci := s.user("ci", "c")
+	first := ci.wants("db")
+	if _, err := ci.tries(first); err != nil {
+		t.Fatal(err)
+	}
+	ci.releases(first.ID)
+	second := ci.wants("disk")
+	if _, err := ci.tries(second); err != nil {
+		t.Fatal(err)
+	}
+	_, err := ci.tries(first)
+	s.is("the ended claim, repeated", err, lockkeeper.Quota)
+	if _, err := ci.tries(second); err != nil {
+		t.Errorf("the claim that is held, repeated: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"time"
@@ -12,64 +13,67 @@ import (
 // before the engine call, which is then in flight on a session. It passes the answer to the method
 // named …ed, which ends the call in flight.
 
-// Attaching counts the session before it is attached for ttl. first reports that the session was
-// not counted before.
-func (i *Identity) Attaching(session string, ttl time.Duration, q *Quota) (s *Session, first bool, err error) {
+// Attaching counts the session before it is attached for ttl. Attached compares the generation to
+// find changes since then.
+func (i *Identity) Attaching(session string, ttl time.Duration, q *Quota) (s *Session, generation uint64, err error) {
 	for tried := false; ; tried = true {
 		s := i.session(session)
-		if s.counted {
-			s.requested(ttl)
-			s.mu.Unlock()
-			return s, false, nil
+		var err error
+		if !s.counted {
+			err = i.take(Sessions, 1, q.Sessions)
 		}
-		err := i.take(Sessions, 1, q.Sessions)
 		if err == nil {
 			s.counted = true
+			s.attaching++
 			s.requested(ttl)
+			generation = s.generation
 			s.mu.Unlock()
-			return s, true, nil
+			return s, generation, nil
 		}
 		s.finishCall()
 		if tried {
-			return nil, false, err
+			return nil, 0, err
 		}
 		i.expireSessions()
 	}
 }
 
-// Attached applies the answer to an attach that requested ttl.
-func (s *Session) Attached(lease *lockkeeper.Lease, ttl time.Duration, first bool, err error) {
+// Attached applies the answer to an attach. The generation is that of Attaching.
+func (s *Session) Attached(lease *lockkeeper.Lease, generation uint64, err error) {
 	s.mu.Lock()
-	if s.over && err == nil { // the former session of this id has ended
-		s.finishCall()
-		s = s.identity.session(s.id)
-	}
 	defer s.finishCall()
-	switch {
+	s.attaching--
+	switch epoch := lease.Key.Epoch; {
+	case s.ended(epoch):
 	case err == nil:
 		s.confirm()
-		s.requested(ttl)
-		if lease.Key.Epoch > s.taken { // else the answer to a later attach came first
-			s.taken, s.epoch = lease.Key.Epoch, max(s.epoch, lease.Key.Epoch)
+		s.resolveAttach(generation)
+		if epoch > s.taken { // else the answer to a later attach came first
+			s.taken, s.epoch = epoch, max(s.epoch, epoch)
 			s.extend(lease.TTL)
-			s.adopt(lease)
+			s.adopt(lease, generation)
 		}
-	case s.over || !s.counted:
 	case uncertain(err):
+		s.generation++
+		s.lostAttach = s.generation
 		s.extend(s.longest) // the session may be open, or have a longer TTL
-	case first && s.epoch == 0:
-		s.counted = false
-		s.identity.Give(Sessions, 1)
+	}
+}
+
+// resolveAttach records that the session is known, by a lease requested in that generation.
+func (s *Session) resolveAttach(generation uint64) {
+	if s.lostAttach <= generation {
+		s.lostAttach = 0
 	}
 }
 
 // adopt keeps only the claims that the lease of an attach lists: the session had no others then.
-func (s *Session) adopt(lease *lockkeeper.Lease) {
+func (s *Session) adopt(lease *lockkeeper.Lease, generation uint64) {
 	listed := make(map[uint64]struct{}, len(lease.Claims))
 	for n := range lease.Claims {
 		st := &lease.Claims[n]
 		listed[st.Ref.ID] = struct{}{}
-		s.updateOrAdd(st, lease.Key.Epoch, true)
+		s.updateOrAdd(st, lease.Key.Epoch, generation, true)
 	}
 	for id, c := range s.claims {
 		if _, ok := listed[id]; !ok && c.epoch < lease.Key.Epoch && c.opening == 0 {
@@ -100,17 +104,18 @@ func (i *Identity) Renewed(s *Session, session string, generation uint64, lease 
 	}
 	defer s.finishCall()
 	if err != nil && s.counted && uncertain(err) {
-		s.extend(s.longest)
+		s.extend(cmp.Or(s.longest, lockkeeper.DefaultTTL))
 	}
-	if err != nil || s.over || lease.Key.Epoch < s.epoch {
+	if err != nil || lease.Key.Epoch < s.epoch || s.ended(lease.Key.Epoch) {
 		return
 	}
 	s.epoch = lease.Key.Epoch
 	s.confirm()
+	s.resolveAttach(generation)
 	s.extend(lease.TTL)
 	fresh := s.generation == generation
 	for n := range lease.Claims {
-		s.updateOrAdd(&lease.Claims[n], lease.Key.Epoch, fresh)
+		s.updateOrAdd(&lease.Claims[n], lease.Key.Epoch, generation, fresh)
 	}
 	s.reconcile(generation)
 }
@@ -129,6 +134,10 @@ func (i *Identity) claiming(k lockkeeper.Key, w *lockkeeper.Want, q *Quota, open
 		if !known || c.gone {
 			c = counted{began: s.leased, calls: c.calls, opening: c.opening}
 		}
+		stale := c.change != 0 && (opening > 0 || k.Epoch != c.epoch)
+		if stale {
+			c.change = 0 // what is known is of another epoch, and so perhaps of another claim
+		}
 		if err := s.take(&c, w, q); err != nil {
 			s.finishCall()
 			if tried {
@@ -136,6 +145,9 @@ func (i *Identity) claiming(k lockkeeper.Key, w *lockkeeper.Want, q *Quota, open
 			}
 			i.expireSessions()
 			continue
+		}
+		if stale {
+			s.lost(&c)
 		}
 		c.calls++
 		c.opening += opening
@@ -204,124 +216,111 @@ func (s *Session) Claimed(k lockkeeper.Key, id uint64, st *lockkeeper.Status, er
 	c := s.claims[id]
 	c.calls--
 	switch {
-	case s.over:
-		s.put(id, c)
-		if later := k.Epoch > s.epoch; later && err == nil && living(st) { // a claim of the next session of this id
-			s.finishCall()
-			s = s.identity.session(s.id)
-			s.confirm()
-			s.updateOrAdd(st, k.Epoch, true)
-		}
-	case err == nil:
-		s.epoch = max(s.epoch, k.Epoch)
-		s.confirm()
-		s.update(c, st)
-	case uncertain(err):
-		s.lost(&c)
-		s.put(id, c)
-	default:
+	case s.ended(k.Epoch), err != nil && !uncertain(err):
 		if c.calls == 0 && c.change == 0 && c.unknown == 0 {
 			s.release(&c)
 		}
 		s.put(id, c)
+	case err != nil, c.later(k):
+		s.confirm()
+		s.lost(&c)
+		s.put(id, c)
+	default:
+		s.epoch = max(s.epoch, k.Epoch)
+		s.confirm()
+		s.update(c, st)
 	}
 	s.finishCall()
 }
 
+// later reports whether a call in flight may make the claim under a later epoch than k's.
+func (c *counted) later(k lockkeeper.Key) bool {
+	return c.calls > 0 && (c.opening > 0 || k.Epoch < c.epoch)
+}
+
 // An Opening is a call in flight that opens a session together with its first claim.
 type Opening struct {
-	session, claimed *Session // the same, unless the former session of this id has ended between the two
-	ttl              time.Duration
-	first            bool
-	id               uint64
+	session    *Session
+	generation uint64
+	id         uint64
 }
 
 // Opening counts a session before it is attached for ttl, and the claim that w describes. After an
 // error it has counted nothing.
 func (i *Identity) Opening(session string, ttl time.Duration, w *lockkeeper.Want, q *Quota) (*Opening, error) {
-	o := &Opening{ttl: ttl, id: w.ID}
-	var err error
-	if o.session, o.first, err = i.Attaching(session, ttl, q); err != nil {
+	s, generation, err := i.Attaching(session, ttl, q)
+	if err != nil {
 		return nil, err
 	}
-	if o.claimed, err = i.claiming(lockkeeper.Key{Session: session}, w, q, 1); err != nil {
-		o.session.Attached(&lockkeeper.Lease{}, ttl, o.first, err)
+	if _, err = i.claiming(lockkeeper.Key{Session: session}, w, q, 1); err != nil {
+		s.Attached(&lockkeeper.Lease{}, generation, err)
 		return nil, err
 	}
-	return o, nil
+	return &Opening{s, generation, w.ID}, nil
 }
 
 // Opened applies the answer, a lease with the status of the claim.
 func (o *Opening) Opened(lease *lockkeeper.Lease, err error) {
-	o.claimed.opened(lease, o.id, err)
-	o.session.Attached(lease, o.ttl, o.first, err)
+	o.session.opened(lease, o.id, err)
+	o.session.Attached(lease, o.generation, err)
 	var st lockkeeper.Status
 	for n := range lease.Claims {
 		if lease.Claims[n].Ref.ID == o.id {
 			st = lease.Claims[n]
 		}
 	}
-	o.claimed.Claimed(lockkeeper.Key{Session: o.claimed.id, Epoch: lease.Key.Epoch}, o.id, &st, err)
+	o.session.Claimed(lockkeeper.Key{Session: o.session.id, Epoch: lease.Key.Epoch}, o.id, &st, err)
 }
 
-// opened states the epoch of a claim that a call has opened the session with. Until then no attach that
-// is answered late decides that the session does not have the claim.
+// opened states the epoch of a claim that a call has opened the session with. Until then no attach
+// that is answered late decides that the session does not have the claim.
 func (s *Session) opened(lease *lockkeeper.Lease, id uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, ok := s.claims[id]
-	if !ok || s.over {
+	if !ok {
 		return
 	}
 	c.opening--
-	switch epoch := lease.Key.Epoch; {
-	case epoch == 0 && err != nil && uncertain(err):
+	if lease.Key.Epoch == 0 && err != nil && uncertain(err) {
 		c.epoch = math.MaxUint64 // unknown, so only a renewal or the end of the session shows that it is gone
-	case epoch < s.taken && epoch != 0 && c.change == 0 && c.opening == 0:
+	}
+	c.epoch = max(c.epoch, lease.Key.Epoch)
+	if c.epoch < s.taken && lease.Key.Epoch != 0 && c.change == 0 && c.opening == 0 {
 		s.release(&c) // a later attach did not list it
-	default:
-		c.epoch = max(c.epoch, epoch)
 	}
 	s.claims[id] = c
 }
 
-// Ended applies the answer to an ending.
-func (i *Identity) Ended(session string, k lockkeeper.Key, e lockkeeper.Ending, err error) {
-	s := i.find(session)
+// Ending begins an ending. Ended compares the generation to find changes since the request.
+func (i *Identity) Ending(session string) (s *Session, generation uint64) { return i.Renewing(session) }
+
+// Ended applies the answer to an ending. s comes from Ending, and may be nil.
+func (i *Identity) Ended(s *Session, generation uint64, k lockkeeper.Key, e lockkeeper.Ending, err error) {
 	if s == nil {
 		return
 	}
+	s.mu.Lock()
 	leaves := e.Kind == lockkeeper.Leave && err == nil && k.Epoch >= s.epoch
 	id := e.ID
 	if e.Kind == lockkeeper.Lapsed {
 		id = e.Lapse.ID
 	}
 	if c, ok := s.claims[id]; ok && (e.Kind == lockkeeper.Release || e.Kind == lockkeeper.Lapsed) {
+		missing := errors.Is(err, lockkeeper.ErrNotHeld)
 		switch {
 		case err == nil && e.Kind == lockkeeper.Lapsed: // it ends later, with a notification
-		case err == nil, c.calls == 0 && errors.Is(err, lockkeeper.ErrNotHeld):
+		case err == nil && c.opening == 0 && k.Epoch >= c.epoch, missing && c.lostBefore(generation):
 			s.release(&c)
-		case uncertain(err):
+		case err == nil, missing, uncertain(err): // the claim may have been made since
 			s.lost(&c)
 		}
 		s.put(id, c)
 	}
-	s.finishCall()
 	if leaves {
-		i.removeLeft(s, k.Epoch)
+		s.leave(k.Epoch)
 	}
-}
-
-// removeLeft removes a session that has left under that epoch.
-func (i *Identity) removeLeft(s *Session, epoch uint64) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if epoch >= s.epoch && !s.over {
-		s.epoch = epoch
-		i.remove(s)
-	}
+	s.finishCall()
 }
 
 // Notified applies notifications. An unknown claim was never counted, or has ended.

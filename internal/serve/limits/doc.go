@@ -24,8 +24,16 @@
 //	                                             everything given back, removed:     over
 //
 // Attaching counts the session before its call, so it is counted in flight, too. A session with a
-// call in flight never expires. until = time of the last answer + TTL, and never decreases (R11). If
-// the answer to an attach or a renewal is lost, until = now + the longest TTL that was requested.
+// call in flight never expires. until = time of the last answer + TTL, and never decreases (R11).
+// If the answer to an attach or a renewal is lost, until = now + the longest TTL that was
+// requested.
+//
+// A refusal says nothing about other calls. So a session counts as long as an attach is in flight,
+// or has an unknown outcome, or an answer has shown that it exists (until > 0).
+//
+// The answer to a departure may come after calls that opened the next session of that id. It gives
+// back the claims of the epoch that left and of earlier ones. Claims of later or unknown epochs
+// stay, and the session with them.
 //
 // # States of a claim
 //
@@ -40,4 +48,10 @@
 // claim is in flight, and now - began <= the shortest TTL requested. A lease lists each claim made
 // within that time. gone is final; the entry remains while calls about the claim are in flight, so
 // that a late answer does not count it again.
+//
+// An id may name another claim after its session was taken over, left or expired. So a state that
+// is known under one epoch counts as unknown once a call of another epoch is in flight, and that
+// call counts in full. Also, the answer ErrNotHeld to a release is old if the claim was made since:
+// it ends only a claim whose answer was lost before the release was requested. Other answers of
+// that kind make it unknown.
 package limits

@@ -77,20 +77,20 @@ func (i *Identity) session(session string) *Session {
 	return i.beginCall(session)
 }
 
-// discard removes a session that was never counted.
+// discard removes a session that is not counted.
 func (i *Identity) discard(s *Session) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.calls == 0 && !s.counted && !s.over {
+	if s.calls == 0 && !s.counted && i.sessions[s.id] == s {
 		i.remove(s)
 	}
 }
 
-// remove removes s and gives back all that it uses. The caller holds both locks.
+// remove removes s, which has no call in flight, and gives back all that it uses. The caller holds
+// both locks.
 func (i *Identity) remove(s *Session) {
-	s.over = true
 	for id, c := range s.claims {
 		s.release(&c)
 		s.put(id, c)

@@ -229,6 +229,12 @@ func claims(i *Identity, session string, id uint64, paths ...lockkeeper.Path) (*
 	return i.Claiming(lockkeeper.Key{Session: session, Epoch: 1}, &w, &Quota{})
 }
 
+// ended performs an ending with that answer.
+func ended(i *Identity, session string, k lockkeeper.Key, e lockkeeper.Ending, err error) {
+	s, generation := i.Ending(session)
+	i.Ended(s, generation, k, e, err)
+}
+
 // status returns the status of a claim of one path.
 func status(session string, id, change uint64, state lockkeeper.State, path lockkeeper.Path) lockkeeper.Status {
 	return lockkeeper.Status{
@@ -270,8 +276,8 @@ func TestWaitingClaimsOfOnePathAreBounded(t *testing.T) {
 	if _, err := claims(other, "s", 3, "hot"); err != nil {
 		t.Errorf("after a grant: %v", err)
 	}
-	i.Ended("s", key, lockkeeper.Ending{Kind: lockkeeper.Leave}, nil)
-	other.Ended("s", key, lockkeeper.Ending{Kind: lockkeeper.Leave}, nil)
+	ended(i, "s", key, lockkeeper.Ending{Kind: lockkeeper.Leave}, nil)
+	ended(other, "s", key, lockkeeper.Ending{Kind: lockkeeper.Leave}, nil)
 	if s := l.queues.shard("hot"); len(s.of) != 0 || l.Used(Claims) != 0 {
 		t.Errorf("left: %v, %d claims", s.of, l.Used(Claims))
 	}
@@ -305,8 +311,8 @@ func TestClaimsOfOneSessionAndIdentityAreBounded(t *testing.T) {
 	if _, err := i.Claiming(lockkeeper.Key{Session: "s", Epoch: 1}, &w, own); err != nil {
 		t.Errorf("a quota of its own does not count: %v", err)
 	}
-	i.Ended("s", lockkeeper.Key{Session: "s", Epoch: 1}, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}, nil)
-	i.Ended("s", lockkeeper.Key{Session: "s", Epoch: 1}, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 9}, nil)
+	ended(i, "s", lockkeeper.Key{Session: "s", Epoch: 1}, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 1}, nil)
+	ended(i, "s", lockkeeper.Key{Session: "s", Epoch: 1}, lockkeeper.Ending{Kind: lockkeeper.Release, ID: 9}, nil)
 	if _, err := claims(i, "s", 10, "p"); err != nil {
 		t.Errorf("after a release: %v", err)
 	}

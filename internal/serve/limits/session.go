@@ -23,22 +23,24 @@ type Session struct {
 	claims     map[uint64]counted
 	epoch      uint64        // the latest known; 0: none
 	taken      uint64        // the latest whose attach was answered here; 0: none
+	left       uint64        // the latest that has left; 0: none
 	shortest   time.Duration // shortest TTL requested; 0: unknown, or one of them has no end
-	longest    time.Duration // longest TTL requested; lockkeeper.Forever: one of them has no end
+	longest    time.Duration // longest TTL requested; 0: unknown; lockkeeper.Forever: one of them has no end
 	leased     time.Duration // last attached, renewed or found to exist, by Ledger.now
-	until      time.Duration // latest end unless it is renewed, by Ledger.now
+	until      time.Duration // latest end unless it is renewed, by Ledger.now; 0: no answer suggests that it exists
 	generation uint64        // rises with every end, and every lost answer
 	unknown    int           // claims whose outcome is unknown
 	live       int           // counted claims
+	lostAttach uint64        // the generation in which the answer to an attach was lost; 0: none was
+	attaching  int           // attaches in flight; while there are some, the session counts
 	calls      int           // in flight; while there are some, the session stays
 	counted    bool          // as a session
-	over       bool          // removed from the identity, and everything given back
 }
 
 // counted is the count of one claim.
 type counted struct {
 	change  uint64        // Status.Change of the newest state; 0: none known
-	epoch   uint64        // the latest under which it was claimed
+	epoch   uint64        // the latest under which it was claimed or listed
 	began   time.Duration // its earliest possible start, by Ledger.now
 	unknown uint64        // the generation in which an answer was lost; 0: none was
 	demand  demand
@@ -48,10 +50,15 @@ type counted struct {
 	gone    bool              // it has ended, and is no longer counted
 }
 
-// finishCall ends a call in flight on s, and unlocks s.
+// finishCall ends a call in flight on s, and unlocks s. A session that nothing suggests any more
+// stops counting.
 func (s *Session) finishCall() {
 	s.calls--
-	nothing := s.calls == 0 && !s.counted && !s.over
+	if s.counted && s.until == 0 && s.attaching == 0 && (s.live == 0 || s.calls == 0) {
+		s.counted = false
+		s.identity.Give(Sessions, 1)
+	}
+	nothing := s.calls == 0 && !s.counted
 	s.mu.Unlock()
 	if nothing {
 		s.identity.discard(s)
@@ -60,12 +67,31 @@ func (s *Session) finishCall() {
 
 // confirm counts the session, which turned out to exist.
 func (s *Session) confirm() {
-	if s.counted || s.over {
-		return
+	if !s.counted {
+		s.counted = true
+		s.identity.Give(Sessions, -1)
 	}
-	s.counted = true
-	s.identity.Give(Sessions, -1)
-	s.extend(lockkeeper.DefaultTTL) // until a lease states it
+	if s.until == 0 {
+		s.extend(lockkeeper.DefaultTTL) // until a lease states it
+	}
+}
+
+// ended reports whether a session with that epoch has left; 0 is an unknown epoch.
+func (s *Session) ended(epoch uint64) bool { return epoch != 0 && epoch <= s.left }
+
+// leave releases what has left under that epoch. Calls in flight, and calls whose outcome is
+// unknown, may have opened the next session of this id, and made claims of it.
+func (s *Session) leave(epoch uint64) {
+	s.left = max(s.left, epoch)
+	for id, c := range s.claims {
+		if c.epoch <= epoch && c.opening == 0 {
+			s.release(&c)
+			s.put(id, c)
+		}
+	}
+	if s.lostAttach == 0 && s.unknown == 0 {
+		s.until = 0
+	}
 }
 
 // requested records that an attach may give the session that TTL.
@@ -144,18 +170,33 @@ func (s *Session) leaveQueues(c *counted) {
 	c.queued = nil
 }
 
-// updateOrAdd is update for a claim that may not be counted yet. It counts an unknown claim only if
-// the status is fresh.
-func (s *Session) updateOrAdd(st *lockkeeper.Status, epoch uint64, fresh bool) {
+// updateOrAdd is update for a claim that may not be counted yet. A lease of that epoch, requested
+// in that generation, lists it. It counts an unknown claim only if the status is fresh. A lease
+// says nothing about a call that may have made the claim under a later epoch.
+func (s *Session) updateOrAdd(st *lockkeeper.Status, epoch, generation uint64, fresh bool) {
 	c, known := s.claims[st.Ref.ID]
 	switch {
+	case known && !c.covered(epoch, generation):
 	case known:
+		c.epoch = epoch
 		s.update(c, st)
 	case fresh && living(st):
 		c = counted{change: st.Change, epoch: epoch, began: longAgo}
 		s.become(&c, st)
 		s.put(st.Ref.ID, c)
 	}
+}
+
+// covered reports whether a lease of that epoch, requested in that generation, covers all calls for
+// c: it was not claimed under a later epoch, or that answer was lost before the request.
+func (c *counted) covered(epoch, generation uint64) bool {
+	return c.opening == 0 && (c.epoch <= epoch || c.lostBefore(generation))
+}
+
+// lostBefore reports whether no call for c is in flight, and an answer was lost, the latest before
+// a request of that generation.
+func (c *counted) lostBefore(generation uint64) bool {
+	return c.calls == 0 && 0 < c.unknown && c.unknown <= generation
 }
 
 // put stores c, or removes it if it has ended and no call about it is in flight.
@@ -212,7 +253,7 @@ func (s *Session) reconcile(generation uint64) {
 	}
 	now := s.identity.ledger.now()
 	for id, c := range s.claims {
-		if c.unknown != 0 && c.unknown <= generation && c.calls == 0 && now-c.began <= s.shortest {
+		if c.lostBefore(generation) && now-c.began <= s.shortest {
 			s.release(&c)
 			s.put(id, c)
 		}
