@@ -106,6 +106,9 @@ func (p *Party) sessionFailed(f flight, unsent bool, now time.Duration) {
 	if c := f.claim; c != nil && s.claims[c.id] == c {
 		b := &c.at[f.server]
 		b.landed(f.kind)
+		if f.kind == Claim {
+			b.failedAt = now
+		}
 		if f.kind == Claim && unsent && !b.known {
 			b.sent = false
 		}

@@ -12,7 +12,7 @@ import (
 func TestSplitVotesConverge(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		for seed := range uint64(10) {
-			testSplitVotes(newSim(t, n, n, seed), seed, 500*time.Millisecond)
+			testSplitVotes(newSim(t, n, n, seed), seed, 500*time.Millisecond, func() {})
 		}
 	}
 }
@@ -25,19 +25,35 @@ func TestSplitVotesConvergeWhileAServerIsSilent(t *testing.T) {
 			for _, i := range s.random.Perm(n)[:n/2] {
 				s.silent[i] = true
 			}
-			testSplitVotes(s, seed, silence/2)
+			testSplitVotes(s, seed, silence/2, func() {})
+		}
+	}
+}
+
+// A server fails every request from the moment when the sessions are open, and no party takes it for down:
+// votes that are split among the others converge.
+func TestSplitVotesConvergeWhileAServerRefuses(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		for seed := range uint64(10) {
+			s := newSim(t, n, n-1, seed)
+			testSplitVotes(s, seed, silence/2, func() {
+				for _, i := range s.random.Perm(n)[:n/2] {
+					s.dead[i] = true
+				}
+			})
 		}
 	}
 }
 
 // testSplitVotes has a user of each party claim one path at once. All are served, one after the other,
-// within bound.
-func testSplitVotes(s *sim, seed uint64, bound time.Duration) {
+// within bound. It calls begin before the claims.
+func testSplitVotes(s *sim, seed uint64, bound time.Duration, begin func()) {
 	s.slowest = 2 * time.Millisecond
 	var users []*user
 	for i := range s.parties {
 		users = append(users, s.user(i, fmt.Sprint("u", i)))
 	}
+	begin()
 	for _, u := range users {
 		u.p.Claim(s.now, u.key, lockkeeper.Want{ID: 1, Targets: want("a", 0).Targets, Wait: lockkeeper.Forever})
 		s.collect(u.p)

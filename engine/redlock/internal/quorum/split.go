@@ -57,7 +57,7 @@ func (p *Party) resolveSplit(c *claim, now time.Duration) {
 }
 
 // informed reports whether all servers that have not voted for c were asked after the others voted, and have
-// answered or are silent.
+// answered, are silent, or failed to answer: a server may be up and refuse every request.
 func (p *Party) informed(c *claim, now time.Duration) bool {
 	latest := time.Duration(0)
 	for i := range c.at {
@@ -67,7 +67,7 @@ func (p *Party) informed(c *claim, now time.Duration) bool {
 	}
 	for i := range c.at {
 		b := &c.at[i]
-		silent := b.claiming && now >= c.wait.silentBy
+		silent := b.claiming && now >= c.wait.silentBy || b.failedAt > latest
 		if !b.counts() && !b.ended && p.usable(c.session, i) && b.stateSent+time.Millisecond < latest && !silent {
 			return false
 		}

@@ -19,10 +19,11 @@ type ballot struct {
 	gone    uint64 // the highest number that is known to be over
 	counter uint64 // of the paths, while the vote counts: its fence once it is stamped
 
-	sent     bool   // a Claim, or a Restore with the claim, may have reached the server
-	known    bool   // the server has the claim
-	knownAt  uint64 // requests with a higher number were sent after the party knew that
-	askedAt  uint64 // number of the latest Claim or Restore of it
+	sent     bool          // a Claim, or a Restore with the claim, may have reached the server
+	known    bool          // the server has the claim
+	knownAt  uint64        // requests with a higher number were sent after the party knew that
+	askedAt  uint64        // number of the latest Claim or Restore of it
+	failedAt time.Duration // when the latest Claim that got no answer was given up; 0: none was
 	revision uint64
 
 	ended   bool // this server never votes for the claim again
