@@ -92,3 +92,28 @@ func TestWatchersOfOtherProcessesGetReasons(t *testing.T) {
 		})
 	}
 }
+
+// TestFirstWatcherWaitsForBusyTransactions: a transaction that keeps its latches for longer than others
+// wait for one does not cost a watcher the reasons of ends.
+func TestFirstWatcherWaitsForBusyTransactions(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		holder, e, db := begun(t, url), begun(t, url), opened(t, url)
+		holding(t, holder, "a", "db")
+		told := make(chan error, 1)
+		atWork(t, url, "other", func() {
+			go func() {
+				for _, err := range e.List(bounded(t), lockkeeper.Query{Follow: true, Meets: "db"}) {
+					told <- err
+					return
+				}
+			}()
+			<-time.After(5 * latchPatience)
+		})
+		if err := <-told; err != nil {
+			t.Fatal(err)
+		}
+		if n := count(t, db, "watchers"); n != 1 {
+			t.Errorf("%d processes with watchers are announced, want 1", n)
+		}
+	})
+}

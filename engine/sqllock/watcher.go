@@ -168,13 +168,14 @@ type announcement struct {
 }
 
 const (
-	watchLease  = 30 * time.Second // half of it is longer than a slow read
-	watchMargin = 2 * time.Second  // an announcement with less left does not count
+	watchLease    = 30 * time.Second // half of it is longer than a slow read
+	watchMargin   = 2 * time.Second  // an announcement with less left does not count
+	announceTries = 20               // each waits for a latch for latchPatience at most
 )
 
 // announce writes that there are watchers here, so that other processes keep the rows of ended
-// claims. The first announcement waits for all transactions that may not have seen it. If it fails,
-// some claims end without a reason.
+// claims. The first announcement waits for all transactions that may not have seen it; between its
+// tries it lets other transactions pass. If it fails, some claims end without a reason.
 func (e *Engine) announce(ctx context.Context) {
 	a := &e.announced
 	a.mu.Lock()
@@ -185,11 +186,25 @@ func (e *Engine) announce(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptBound)
 	defer cancel()
-	d, began := e.dialect, time.Now()
-	err := d.with(ctx, e.db.pool, func(l link) error {
+	for range announceTries {
+		began := time.Now()
+		err := e.tryAnnounce(ctx, left < watchMargin)
+		if err == nil {
+			a.until = began.Add(watchLease)
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// tryAnnounce writes the announcement, after all present transactions if it is the first one.
+func (e *Engine) tryAnnounce(ctx context.Context, first bool) error {
+	d := e.dialect
+	return d.with(ctx, e.db.pool, func(l link) error {
 		var at reading
 		all := d.begin(patience{latchPatience, idleFirst})
-		if left < watchMargin {
+		if first {
 			all = append(all, d.latch([]latch{{"", true}})...)
 		}
 		if err := l.send(ctx, append(all, d.clock(&at, false)...)); err != nil {
@@ -197,7 +212,4 @@ func (e *Engine) announce(ctx context.Context) {
 		}
 		return l.send(ctx, []statement{d.announceWatcher(e.process, at.now+watchLease), d.commit()})
 	})
-	if err == nil {
-		a.until = began.Add(watchLease)
-	}
 }
