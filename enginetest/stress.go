@@ -121,7 +121,9 @@ func (s *stress) one(ctx context.Context, k *worker, random *rand.Rand) {
 
 // use keeps the hold for a while, during which its link, an operator or a conversion may intervene.
 func (s *stress) use(ctx context.Context, k *worker, h *held, random *rand.Rand) {
-	stay := time.Duration(random.IntN(20)) * time.Millisecond
+	// Never 0: a goroutine that waits for a timer that is due already runs it by itself, and in a bubble the
+	// race detector of Go 1.26 crashes when two goroutines do that at once.
+	stay := time.Duration(1+random.IntN(20)) * time.Millisecond
 	outcome := random.IntN(100)
 	switch {
 	case outcome < 2:
