@@ -181,7 +181,7 @@ func (w *world) leavesNothing(label string, long bool) {
 // TestLostAnswers: a caller repeats each operation until it has an answer. Whichever exchanges are
 // lost, the operation takes effect once.
 func TestLostAnswers(t *testing.T) {
-	for seed := range testmode.Seeds(testmode.Pick(50, 2000)) {
+	for seed := range testmode.Seeds(t, testmode.Pick(50, 2000)) {
 		inMemory(t, func(w *world) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			p := grab.New(&wire{Engine: w.engines[0], fate: func() (bool, bool) {

@@ -18,7 +18,7 @@ import (
 // brings a copy up to it by its Changes, as another process does, and makes a
 // third one of its Snapshot, as a restart does. All must be equal, and go on equally.
 func TestRestoreAnywhere(t *testing.T) {
-	for seed := range testmode.Seeds(testmode.Pick(300, 20_000)) {
+	for seed := range testmode.Seeds(t, testmode.Pick(300, 20_000)) {
 		if wrong := restoreAnywhere(model.Generate(seed, 60)); wrong != "" {
 			t.Fatalf("%s\nreplay: %s", wrong, testmode.Replay(t, seed))
 		}

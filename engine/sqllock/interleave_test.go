@@ -24,7 +24,7 @@ func TestInterleavings(t *testing.T) {
 		latches:     3,
 	}}} {
 		t.Run(v.name, func(t *testing.T) {
-			for seed := range testmode.Seeds(sequences()) {
+			for seed := range testmode.Seeds(t, sequences()) {
 				all := model.Generate(seed, 10+int(seed%40))
 				diff := v.raceDifference(seed, all)
 				if diff == "" {

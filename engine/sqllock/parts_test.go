@@ -97,7 +97,7 @@ func (v variant) run(t *testing.T) {
 			}
 		})
 	}
-	for seed := range testmode.Seeds(sequences()) {
+	for seed := range testmode.Seeds(t, sequences()) {
 		if found.Load() {
 			break
 		}

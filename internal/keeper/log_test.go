@@ -284,7 +284,7 @@ func TestLogNeverAnswers(t *testing.T) {
 // TestRandomLog: whatever is done, and however late or broken the log is, nothing is
 // safeChanges that is not safe, and the log makes the same table again.
 func TestRandomLog(t *testing.T) {
-	for seed := range testmode.Seeds(testmode.Pick(150, 5000)) {
+	for seed := range testmode.Seeds(t, testmode.Pick(150, 5000)) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { randomLog(t, seed) })
 		}) {

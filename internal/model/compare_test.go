@@ -45,7 +45,7 @@ func eachSequence(t *testing.T, n int, differs func([]table.Command) string) {
 			}
 		})
 	}
-	for seed := range testmode.Seeds(n) {
+	for seed := range testmode.Seeds(t, n) {
 		if found.Load() {
 			break
 		}

@@ -26,7 +26,7 @@ func TestPromisesOutliveRestarts(t *testing.T) {
 		{"table", func() rules { return table.New() }},
 		{"model", func() rules { return model.New() }},
 	} {
-		for seed := range testmode.Seeds(testmode.Pick(4000, 100_000)) {
+		for seed := range testmode.Seeds(t, testmode.Pick(4000, 100_000)) {
 			if wrong := newWorld(seed, rules.new).play(150); wrong != "" {
 				t.Errorf("%s: %s\nreplay: %s", rules.name, wrong, testmode.Replay(t, seed))
 				break

@@ -22,7 +22,7 @@ const sequences = 100
 func TestRoundTrip(t *testing.T) {
 	seen := make(map[string]bool)
 	played := 0
-	for seed := range testmode.Seeds(sequences) {
+	for seed := range testmode.Seeds(t, sequences) {
 		played++
 		if err := play(seed, seen); err != nil {
 			t.Fatalf("%v\nreplay: %s", err, testmode.Replay(t, seed))

@@ -10,9 +10,15 @@
 //
 // A seed fixes all random choices of a test. It does not fix the schedule of goroutines and
 // processes.
+//
+// Seeds come from the clock, or from the number in the environment variable TEST_SEED, which CI
+// sets to the id of the commit: each commit is tested with random cases of its own, and another
+// run on the same commit has the same ones.
 package testmode
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"iter"
@@ -20,7 +26,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,7 +36,7 @@ import (
 
 var (
 	long = flag.Bool("long", false, "run the deep tests, too, as make long does")
-	seed = flag.Uint64("seed", 0, "the seed of the random tests; 0 takes one from the clock")
+	seed = flag.Uint64("seed", 0, "the seed of the random tests; 0 takes one from TEST_SEED or the clock")
 )
 
 // Long reports whether the tests run in the deep mode.
@@ -52,12 +60,12 @@ func Pick[T any](short, deep T) T {
 }
 
 // Seed returns the seed of one random test and logs how to replay it. It is the one of -seed, or
-// a new one from the clock.
+// a new one.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	s := *seed
 	if s == 0 {
-		s = fromClock()
+		s = newSeed(t)
 	}
 	t.Log("replay: " + Replay(t, s))
 	return s
@@ -69,15 +77,15 @@ func Rand(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(Seed(t), 0))
 }
 
-// Seeds returns the seeds of n random cases of one test: n consecutive ones from the clock, or
-// the one of -seed alone. The test has to report Replay of the seed that failed.
-func Seeds(n int) iter.Seq[uint64] {
+// Seeds returns the seeds of n random cases of t: n consecutive new ones, or the one of -seed
+// alone. The test has to report Replay of the seed that failed.
+func Seeds(t testing.TB, n int) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		if *seed != 0 {
 			yield(*seed)
 			return
 		}
-		first := fromClock()
+		first := newSeed(t)
 		for i := range uint64(n) {
 			if !yield(first + i) {
 				return
@@ -93,6 +101,35 @@ func Replay(t testing.TB, s uint64) string {
 		mode = " -long"
 	}
 	return fmt.Sprintf("go test %s -run '%s' -seed=%d%s", folder, pattern(t.Name()), s, mode)
+}
+
+// newSeed returns a new seed for t, never 0.
+func newSeed(t testing.TB) uint64 {
+	base := os.Getenv("TEST_SEED")
+	if base == "" {
+		return fromClock()
+	}
+	n, err := strconv.ParseUint(base, 10, 64)
+	if err != nil {
+		t.Fatalf("TEST_SEED is %q: it must be a number from 0 to 2^64-1", base)
+	}
+	return derived(n, t.Name())
+}
+
+// taken counts the seeds that derived gave to each test.
+var taken = struct {
+	sync.Mutex
+	by map[string]uint64
+}{by: map[string]uint64{}}
+
+// derived returns a seed, never 0, that depends on base, on the name of the test, and on how often
+// the test took one before: a test that runs twice has two seeds.
+func derived(base uint64, name string) uint64 {
+	taken.Lock()
+	defer taken.Unlock()
+	taken.by[name]++
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %s", base, taken.by[name], name))
+	return max(1, binary.LittleEndian.Uint64(sum[:]))
 }
 
 // last is the seed that fromClock returned last.

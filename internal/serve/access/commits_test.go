@@ -188,7 +188,7 @@ func (l lossyGroup) BeginLeave(ctx context.Context, k lockkeeper.Key, id uint64)
 // Commits fail or are late: the engine never has more than the quota, and in the end the usage is
 // zero.
 func TestFailedCommitsNeverExceedQuota(t *testing.T) {
-	for seed := range testmode.Seeds(testmode.Pick(20, 1000)) {
+	for seed := range testmode.Seeds(t, testmode.Pick(20, 1000)) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lossesNeverExceedQuota(t, seed, func(l *lossy) lockkeeper.Engine { return lossyGroup{l} },

@@ -19,7 +19,7 @@ import (
 
 // After each of many random calls, the usage equals what the engine has of the identity.
 func TestUsageMatchesEngine(t *testing.T) {
-	for seed := range testmode.Seeds(testmode.Pick(30, 1000)) {
+	for seed := range testmode.Seeds(t, testmode.Pick(30, 1000)) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { usageMatchesEngine(t, rand.New(rand.NewPCG(seed, 1))) })
 		}) {
@@ -212,7 +212,7 @@ func (l *lossy) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) 
 // Calls and answers are lost or late, and clients share sessions: the engine never has more than
 // the quota, and in the end the usage is zero.
 func TestLossesNeverExceedQuota(t *testing.T) {
-	for seed := range testmode.Seeds(testmode.Pick(20, 1000)) {
+	for seed := range testmode.Seeds(t, testmode.Pick(20, 1000)) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lossesNeverExceedQuota(t, seed, func(l *lossy) lockkeeper.Engine { return l },

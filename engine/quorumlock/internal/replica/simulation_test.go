@@ -32,7 +32,7 @@ func simulate(t *testing.T, p profile, seed uint64) (*world, []string) {
 // simulateMany runs worlds of a profile, and returns how often what happened in them.
 func simulateMany(t *testing.T, p profile, n int) map[string]int {
 	seen := make(map[string]int)
-	for seed := range testmode.Seeds(n) {
+	for seed := range testmode.Seeds(t, n) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w, faults := simulate(t, p, seed)
 			for what, n := range w.seen { // order does not matter: sums

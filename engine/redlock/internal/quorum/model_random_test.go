@@ -287,7 +287,7 @@ func (w *world) leftOver() string {
 // late and doubled messages, crashes with and without data, pauses, and clocks that differ.
 func TestPromisesHoldInRandomSchedules(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range testmode.Seeds(testmode.Pick(400, 30_000)) {
+	for seed := range testmode.Seeds(t, testmode.Pick(400, 30_000)) {
 		w, wrong := play(seed, bug{}, false, nil)
 		if wrong != "" {
 			w, _ = play(seed, bug{}, true, nil)

@@ -17,7 +17,7 @@ import (
 // steals, and claims of two paths.
 func TestBatchAndServerAgree(t *testing.T) {
 	redis := testdb.SharedRedis(t)
-	for seed := range testmode.Seeds(testmode.Pick(40, 5_000)) {
+	for seed := range testmode.Seeds(t, testmode.Pick(40, 5_000)) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		claims := []int{MaxClaims, 30}[seed%2]
 		g, server := newLimitedTarget(t, redis, claims), quorum.NewServer(quorum.Limits{Claims: claims})

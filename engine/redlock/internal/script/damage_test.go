@@ -174,7 +174,7 @@ func TestKeyOfAnotherTypeIsRefused(t *testing.T) {
 // Bytes of a record that changed lead to an error that changes nothing, or to a reply in the form of
 // a reply: never to a script that stops half-way.
 func TestChangedBytesNeverStopScriptHalfWay(t *testing.T) {
-	for seed := range testmode.Seeds(testmode.Pick(3, 200)) {
+	for seed := range testmode.Seeds(t, testmode.Pick(3, 200)) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		g := contended(t)
 		whole := g.dump()

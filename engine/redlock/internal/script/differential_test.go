@@ -23,7 +23,7 @@ const origin = 1_700_000_000_000_000
 // sessions and claims, and times around the ends that the replies state.
 func TestScriptsAndServerAgree(t *testing.T) {
 	redis := testdb.SharedRedis(t)
-	for seed := range testmode.Seeds(testmode.Pick(60, 20_000)) {
+	for seed := range testmode.Seeds(t, testmode.Pick(60, 20_000)) {
 		claims := MaxClaims
 		if seed%3 == 0 {
 			claims = 2

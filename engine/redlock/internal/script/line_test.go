@@ -14,7 +14,7 @@ import (
 // replies and messages from the scripts as from quorum.Server: the short scripts queue and hand over.
 func TestShortScriptsHandOver(t *testing.T) {
 	redis := testdb.SharedRedis(t)
-	for seed := range testmode.Seeds(testmode.Pick(6, 500)) {
+	for seed := range testmode.Seeds(t, testmode.Pick(6, 500)) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		g, server := newTarget(t, redis), quorum.NewServer(quorum.Limits{Claims: MaxClaims})
 		now := quorum.Micros(origin)
