@@ -258,7 +258,7 @@ var mutants = []mutant{
 `,
 		`	r.enqueue(w, open)
 	for _, x := range m.GetResponses() {
-		if x.GetTo() != r.settings.ID {
+		if x.GetTo() != r.config.ID {
 			r.sendRaft(x)
 		}
 	}
@@ -272,9 +272,9 @@ var mutants = []mutant{
 `,
 		`		l.stamped = at
 		scratch, _ := table.Restore(r.table.Snapshot())
-		for o, c, rest, err := cutCall(batch[1:]); err == nil; o, c, rest, err = cutCall(rest) {
-			if reply, refused := scratch.Step(&c); o.node == r.settings.ID {
-				r.answer(o.call, reply, refused)
+		for o, q, rest, err := cutCall(batch[2:]); err == nil; o, q, rest, err = cutCall(rest) {
+			if reply, refused := scratch.Step(&q.command); o.node == r.config.ID {
+				r.answer(Answer{Call: o.call, Reply: reply, Err: refused})
 			}
 		}
 `,
@@ -284,11 +284,11 @@ var mutants = []mutant{
 		"a leader of a cluster that is not one any more renews leases", "engine/quorumlock/internal/replica/leader.go",
 		`	case refusal.Kind == 0:
 `,
-		`	case refusal.Kind == 0 && command.Op == table.Renew && r.lead.ready && m.From == m.To:
-		command.At = r.time()
+		`	case refusal.Kind == 0 && q.command.Op == table.Renew && r.lead.ready && m.From == m.To:
+		q.command.At = r.time()
 		scratch, _ := table.Restore(r.table.Snapshot())
-		reply, refused := scratch.Step(&command)
-		r.answer(m.Call, reply, refused)
+		reply, refused := scratch.Step(&q.command)
+		r.answer(Answer{Call: m.Call, Reply: reply, Err: refused})
 		fallthrough
 	case refusal.Kind == 0:
 `,
@@ -310,9 +310,9 @@ var mutants = []mutant{
 	{
 		"a call is stamped by the clock of the node that it comes in by",
 		"engine/quorumlock/internal/replica/leader.go",
-		`q.command.At = at
+		`q.request.command.At = at
 `,
-		`q.command.At = at + time.Duration(q.origin.node)*time.Second
+		`q.request.command.At = at + time.Duration(q.origin.node)*time.Second
 `,
 		"engine/quorumlock/internal/replica TestSimulation",
 	},
@@ -333,14 +333,14 @@ var mutants = []mutant{
 	},
 	{
 		"a node that installs a snapshot keeps its old table", "engine/quorumlock/internal/replica/snapshot.go",
-		`	r.table, r.applied, r.conf = t, s.`,
-		`	_, r.applied, r.conf = t, s.`,
+		`	r.replicated, r.applied, r.conf = state, s.`,
+		`	_, r.applied, r.conf = state, s.`,
 		"engine/quorumlock/internal/replica TestSimulation",
 	},
 	{
 		"a process of a cluster takes the answer to a call of the process before",
 		"engine/quorumlock/internal/replica/apply.go",
-		` && o.incarnation == r.settings.Incarnation {`,
+		` && o.incarnation == r.config.Incarnation {`,
 		` {`,
 		"engine/quorumlock/internal/replica TestAnswerGoesToTheProcess",
 	},
@@ -359,7 +359,7 @@ var mutants = []mutant{
 	},
 	{
 		"a node of a cluster makes calls that were cancelled", "engine/quorumlock/internal/replica/leader.go",
-		`		if q.origin.node == r.settings.ID && r.calls.pending[q.origin.call] == nil {`,
+		`		if q.origin.node == r.config.ID && r.calls.pending[q.origin.call] == nil {`,
 		`		if false {`,
 		"engine/quorumlock/internal/replica TestCancelledCallIsNotMade",
 	},

@@ -1,12 +1,13 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
+	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/lockkeeper/lockkeeper/table"
 )
 
 // apply applies a committed entry. All nodes apply the same entries in the same order.
@@ -19,8 +20,10 @@ func (r *Replica) apply(e *pb.Entry) {
 	switch e.GetType() {
 	case pb.EntryNormal:
 		err = r.applyData(e)
-	case pb.EntryConfChange, pb.EntryConfChangeV2:
+	case pb.EntryConfChange:
 		err = r.applyConfChange(e)
+	default:
+		err = errors.New("it is of a kind that no leader of this version proposes: run a later version")
 	}
 	r.applying = false
 	if err != nil {
@@ -37,59 +40,115 @@ func (r *Replica) applyData(e *pb.Entry) error {
 	if len(data) == 0 {
 		return nil
 	}
-	switch data[0] {
+	kind, data, err := cutKind(data)
+	if err != nil {
+		return err
+	}
+	switch kind {
 	case entryBatch:
-		return r.applyBatch(e.GetIndex(), data[1:])
+		return r.applyBatch(e.GetIndex(), data)
 	case entryHash:
-		index, sum, err := readHash(data[1:])
+		index, sum, err := readHash(data)
 		if err != nil {
 			return err
 		}
 		return r.hashes.compare(index, sum)
 	}
-	return fmt.Errorf("data of kind %d is unknown: run a later version", data[0])
+	return fmt.Errorf("data of kind %d is unknown: run a later version", kind)
 }
 
 func (r *Replica) applyBatch(index uint64, batch []byte) error {
 	for len(batch) > 0 {
-		o, c, rest, err := cutCall(batch)
+		o, q, rest, err := cutCall(batch)
 		if err != nil {
 			return err
 		}
 		batch = rest
-		reply, refused := r.table.Step(&c)
-		if r.settings.Applied != nil {
-			r.settings.Applied(index, r.table, &c)
+		a := Answer{Call: o.call}
+		if q.setting != nil {
+			a.Revision, a.Err = r.applySetting(index, q.setting)
+		} else {
+			a.Reply, a.Err = r.table.Step(&q.command)
+			if r.config.Applied != nil {
+				r.config.Applied(index, r.table, &q.command)
+			}
 		}
-		if o.node == r.settings.ID && o.incarnation == r.settings.Incarnation {
-			r.answer(o.call, reply, refused)
+		if o.node == r.config.ID && o.incarnation == r.config.Incarnation {
+			r.answer(a)
 		}
 	}
 	return nil
 }
 
-func (r *Replica) applyConfChange(e *pb.Entry) error {
-	var change pb.ConfChangeI
-	var err error
-	if e.GetType() == pb.EntryConfChange {
-		c := &pb.ConfChange{}
-		change, err = c, proto.Unmarshal(e.GetData(), c)
-	} else {
-		c := &pb.ConfChangeV2{}
-		change, err = c, proto.Unmarshal(e.GetData(), c)
+// applySetting makes a change of a setting, unless all nodes refuse it. It returns the revision that
+// the setting has then.
+func (r *Replica) applySetting(index uint64, s *Setting) (uint64, error) {
+	before := r.settings.get(s.Key).Revision
+	if err := r.settings.refuse(s); err != nil {
+		return before, err
 	}
-	if err != nil {
+	after := r.settings.put(s)
+	if after.Revision != before && r.config.Changed != nil {
+		r.config.Changed(index, after)
+	}
+	return after.Revision, nil
+}
+
+// applyConfChange changes the configuration and the settings that belong to the change, or neither,
+// on all nodes alike. It refuses a change that raft would panic about.
+func (r *Replica) applyConfChange(e *pb.Entry) error {
+	c := &pb.ConfChange{}
+	if err := proto.Unmarshal(e.GetData(), c); err != nil {
 		return err
 	}
-	r.conf = r.node.ApplyConfChange(change)
+	switch c.GetType() {
+	case pb.ConfChangeAddNode, pb.ConfChangeAddLearnerNode, pb.ConfChangeRemoveNode:
+	default:
+		return fmt.Errorf("a change of the configuration of kind %d is unknown: run a later version", c.GetType())
+	}
+	var with []Setting
+	for rest := c.GetContext(); len(rest) > 0; {
+		var s Setting
+		var err error
+		if s, rest, err = cutSetting(rest); err != nil {
+			return fmt.Errorf("a setting of a change of the configuration: %w", err)
+		}
+		with = append(with, s)
+	}
+	if r.refuseConfChange(c, with) != nil {
+		c.NodeId = new(uint64(raft.None)) // raft then notes that this change is none
+		with = nil
+	}
+	r.conf = r.node.ApplyConfChange(c)
+	for i := range with {
+		if _, err := r.applySetting(e.GetIndex(), &with[i]); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// answer ends a call of this node with the reply of the table. The call may have ended before.
-func (r *Replica) answer(id CallID, reply table.Reply, err error) {
-	if r.calls.pending[id] == nil {
+// refuseConfChange returns why a change of the configuration can't be made now, with all of its
+// settings; nil if it can.
+func (r *Replica) refuseConfChange(c *pb.ConfChange, with []Setting) error {
+	if c.GetType() != pb.ConfChangeAddNode && slices.Equal(r.conf.GetVoters(), []uint64{c.GetNodeId()}) {
+		return errors.New("it is the only voter")
+	}
+	scratch := r.settings.clone()
+	for i := range with {
+		if err := scratch.refuse(&with[i]); err != nil {
+			return err
+		}
+		scratch.put(&with[i])
+	}
+	return nil
+}
+
+// answer ends a call of this node. The call may have ended before.
+func (r *Replica) answer(a Answer) {
+	if r.calls.pending[a.Call] == nil {
 		return
 	}
-	delete(r.calls.pending, id)
-	r.out.Answers = append(r.out.Answers, Answer{Call: id, Reply: reply, Err: err})
+	delete(r.calls.pending, a.Call)
+	r.out.Answers = append(r.out.Answers, a)
 }

@@ -5,20 +5,20 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/internal/record"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
 // A CallID names a call or a read of one Replica. It rises with every call.
 type CallID uint64
 
-// An Answer is the one answer to a call or a read. Err is the refusal of the table, or
-// [lockkeeper.ErrUnavailable] with one of the causes below. Reply is empty for a read: it says that
-// Replica.Table is current until the next input.
+// An Answer is the one answer to a call or a read. Err is the refusal of the table, for a Put
+// [ErrRevision] or [ErrFull], or [lockkeeper.ErrUnavailable] with one of the causes below. Reply is
+// empty for a read: it says that Replica.Table and Replica.Setting are current until the next input.
 type Answer struct {
-	Call  CallID
-	Reply table.Reply
-	Err   error
+	Call     CallID
+	Reply    table.Reply
+	Revision uint64 // to a Put: of the setting, also after ErrRevision and ErrFull; see Setting.Revision
+	Err      error
 }
 
 // The causes of ErrUnavailable beside ErrStopped.
@@ -53,7 +53,7 @@ type calls struct {
 }
 
 type call struct {
-	command  []byte // in the form of package record, without a time
+	request  []byte // without a time
 	deadline time.Duration
 	sentTo   uint64 // the leader that has it; 0: it waits for one
 	attempt  uint64 // rises each time it is sent
@@ -63,22 +63,27 @@ type call struct {
 // ignored. Its one answer comes with an Output, unless it is cancelled.
 func (r *Replica) Call(now time.Duration, c table.Command) CallID {
 	r.begin(now)
+	c.At = 0
+	return r.admit(&request{command: c})
+}
+
+// admit makes a call of a request, or answers it at once.
+func (r *Replica) admit(q *request) CallID {
 	r.calls.last++
 	id := r.calls.last
-	err := r.settings.refuse(&c)
+	err := r.config.refuse(q)
 	switch {
 	case err != nil:
 	case r.failed != nil:
 		err = unavailable(r.failed)
-	case len(r.calls.pending) >= r.settings.MaxQueued:
+	case len(r.calls.pending) >= r.config.MaxQueued:
 		err = unavailable(ErrBusy)
 	}
 	if err != nil {
 		r.out.Answers = append(r.out.Answers, Answer{Call: id, Err: err})
 		return id
 	}
-	c.At = 0
-	r.calls.pending[id] = &call{command: record.AppendEntry(nil, &c), deadline: r.now + r.settings.CallTimeout}
+	r.calls.pending[id] = &call{request: appendRequest(nil, q), deadline: r.now + r.config.CallTimeout}
 	r.calls.order = append(r.calls.order, id)
 	r.calls.unsent = append(r.calls.unsent, id)
 	r.settle()
@@ -92,19 +97,22 @@ func (r *Replica) Cancel(id CallID) {
 	r.cancelRead(id)
 }
 
-// refuse returns the error of a command that no table may get.
-func (s *Settings) refuse(c *table.Command) error {
-	switch c.Op {
+// refuse returns the error of a request that no state of the cluster allows.
+func (c *Config) refuse(q *request) error {
+	if q.setting != nil {
+		return q.setting.check()
+	}
+	switch q.command.Op {
 	case table.Attach:
-		return c.Session.Check(s.Guarantees.NoExpiry)
+		return q.command.Session.Check(c.Guarantees.NoExpiry)
 	case table.Renew:
 		return nil
 	case table.Claim:
-		return s.Guarantees.Refuse(&c.Want)
+		return c.Guarantees.Refuse(&q.command.Want)
 	case table.End:
-		return s.Guarantees.RefuseEnding(&c.Ending)
+		return c.Guarantees.RefuseEnding(&q.command.Ending)
 	}
-	return lockkeeper.Invalid("a call can't be a %q", c.Op.String())
+	return lockkeeper.Invalid("a call can't be a %q", q.command.Op.String())
 }
 
 // sendWaiting sends the waiting calls to the leader.
@@ -122,13 +130,13 @@ func (r *Replica) sendWaiting() {
 		c.sentTo = r.lead.leader
 		c.attempt++
 		m := Message{
-			From:        r.settings.ID,
+			From:        r.config.ID,
 			To:          r.lead.leader,
 			Kind:        kindCall,
-			Incarnation: r.settings.Incarnation,
+			Incarnation: r.config.Incarnation,
 			Call:        id,
 			Attempt:     c.attempt,
-			Command:     c.command,
+			Request:     c.request,
 		}
 		if m.To == m.From {
 			r.receiveCall(&m)
@@ -142,7 +150,7 @@ func (r *Replica) sendWaiting() {
 // the next tick.
 func (r *Replica) receiveRefusal(m *Message) {
 	c := r.calls.pending[m.Call]
-	if c == nil || m.Incarnation != r.settings.Incarnation || c.sentTo != m.From || c.attempt != m.Attempt {
+	if c == nil || m.Incarnation != r.config.Incarnation || c.sentTo != m.From || c.attempt != m.Attempt {
 		return
 	}
 	switch m.Kind {
@@ -150,9 +158,9 @@ func (r *Replica) receiveRefusal(m *Message) {
 		c.sentTo = 0
 		r.calls.refused = append(r.calls.refused, m.Call)
 	case kindBusy:
-		r.answer(m.Call, table.Reply{}, unavailable(ErrBusy))
+		r.answer(Answer{Call: m.Call, Err: unavailable(ErrBusy)})
 	case kindInvalid:
-		r.answer(m.Call, table.Reply{}, lockkeeper.Invalid("the leader refused the call: %s", m.Text))
+		r.answer(Answer{Call: m.Call, Err: lockkeeper.Invalid("the leader refused the call: %s", m.Text)})
 	}
 }
 
@@ -160,7 +168,7 @@ func (r *Replica) receiveRefusal(m *Message) {
 func (r *Replica) endSentCalls() {
 	for _, id := range r.calls.order {
 		if c := r.calls.pending[id]; c != nil && c.sentTo != 0 {
-			r.answer(id, table.Reply{}, unavailable(ErrUnknown))
+			r.answer(Answer{Call: id, Err: unavailable(ErrUnknown)})
 		}
 	}
 }
@@ -178,7 +186,7 @@ func (r *Replica) expireCalls() {
 			if c.sentTo != 0 {
 				cause = ErrUnknown
 			}
-			r.answer(order[0], table.Reply{}, unavailable(cause))
+			r.answer(Answer{Call: order[0], Err: unavailable(cause)})
 		}
 		order = order[1:]
 	}
@@ -195,7 +203,7 @@ func (r *Replica) resendRefused() {
 // endAllCalls answers everything.
 func (r *Replica) endAllCalls(cause error) {
 	for _, id := range r.calls.order {
-		r.answer(id, table.Reply{}, unavailable(cause))
+		r.answer(Answer{Call: id, Err: unavailable(cause)})
 	}
 	r.calls.order, r.calls.unsent, r.calls.refused = nil, nil, nil
 	r.endAllReads(cause)

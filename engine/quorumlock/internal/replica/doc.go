@@ -36,12 +36,19 @@
 // No wall clock and no other node's clock is read. Between two leaders time stands still, which
 // only lengthens leases: an earlier leader stamped the last entry before the new one applied it. While
 // something falls due by time, the leader proposes a Pass for it, and at least one entry in each
-// [Settings.RecordEvery], so that time passes however often leaders change. A change of the leader
+// [Config.RecordEvery], so that time passes however often leaders change. A change of the leader
 // is no restart (R19): every answer is in the log, so no session has to resume.
+//
+// # Settings
+//
+// Beside the table, the log makes the settings of the cluster: who its nodes are, how many vote, who
+// has which rights. A [Setting] changes by compare-and-set ([Replica.Put]), a call like any other. A
+// change of the configuration may bring settings with it ([Replica.Change]): all nodes make both, or
+// neither. Every node has all settings, and its caller is told of changes ([Config.Changed]).
 //
 // # Reads
 //
-// [Replica.Read] is answered when this node's table has everything that was answered anywhere before
+// [Replica.Read] is answered when this node has everything that was answered anywhere before
 // the read began: the leader confirms its leadership by a majority (ReadIndex), and the node applies
 // all that was committed by then. There are no leader leases.
 //
@@ -53,10 +60,10 @@
 // any durable write is missing, the node must never run under the same id again: it may have voted,
 // or stored an entry that a majority counts on. It gets a new id.
 //
-// # Equal tables
+// # Equal states
 //
-// At every multiple of [Settings.SnapshotEvery], each node makes a snapshot of its table, and the
-// leader states the hash of its own in the log. A node with another hash stops and says so. A
+// At every multiple of [Config.SnapshotEvery], each node makes a snapshot of its table and settings,
+// and the leader states the hash of its own in the log. A node with another hash stops and says so. A
 // snapshot names its position in the log.
 //
 // # No quorum

@@ -10,47 +10,93 @@ import (
 
 // The data of an entry in bytes:
 //
-//	data  = 1 call*          a batch
-//	      | 2 index hash     the leader's table has this hash after the entry with that index
-//	call  = node incarnation number command
+//	data    = form 1 call*          a batch
+//	        | form 2 index hash     the leader's state has this hash after the entry with that index
+//	call    = node incarnation number request
+//	request = 1 command | 2 setting
 //
 // An entry without data is the first one of a leader. Numbers are varints; package record has the form
-// of commands. All commands of a batch have the same time. A command of the leader itself has
-// node 0.
+// of commands. All commands of a batch have the same time. A request of the leader itself has
+// node 0. The form is the version of this picture, and of that of snapshots.
 const (
+	form = 1
+
 	entryBatch = 1
 	entryHash  = 2
+
+	requestCommand = 1
+	requestSetting = 2
 )
 
-// An origin is the call that a command belongs to: its number in one process of one node.
+// newEntry begins the data of an entry.
+func newEntry(kind byte) []byte { return []byte{form, kind} }
+
+// cutKind reads what newEntry wrote.
+func cutKind(data []byte) (kind byte, rest []byte, err error) {
+	if len(data) < 2 {
+		return 0, nil, errShort
+	}
+	if data[0] != form {
+		return 0, nil, fmt.Errorf("it has form %d, this program has form %d: run a later version", data[0], form)
+	}
+	return data[1], data[2:], nil
+}
+
+// An origin is the call that a request belongs to: its number in one process of one node.
 type origin struct {
 	node        uint64
 	incarnation uint64
 	call        CallID
 }
 
-func appendCall(b []byte, o origin, c *table.Command) []byte {
+// A request is what a call wants: a command for the table, or a change of a setting.
+type request struct {
+	setting *Setting // nil: a command
+	command table.Command
+}
+
+func appendRequest(b []byte, q *request) []byte {
+	if q.setting != nil {
+		return appendSetting(append(b, requestSetting), q.setting)
+	}
+	return record.AppendEntry(append(b, requestCommand), &q.command)
+}
+
+// cutRequest reads a request, a command of it under the rules of this program.
+func cutRequest(b []byte) (q request, rest []byte, err error) {
+	if len(b) == 0 {
+		return q, nil, errShort
+	}
+	switch b[0] {
+	case requestCommand:
+		q.command, rest, err = cutCommand(b[1:])
+	case requestSetting:
+		q.setting = new(Setting)
+		*q.setting, rest, err = cutSetting(b[1:])
+	default:
+		err = fmt.Errorf("requests of kind %d are unknown: run a later version", b[0])
+	}
+	return q, rest, err
+}
+
+func appendCall(b []byte, o origin, q *request) []byte {
 	b = binary.AppendUvarint(b, o.node)
 	b = binary.AppendUvarint(b, o.incarnation)
 	b = binary.AppendUvarint(b, uint64(o.call))
-	return record.AppendEntry(b, c)
+	return appendRequest(b, q)
 }
 
 // cutCall reads the first call of a batch.
-func cutCall(b []byte) (o origin, c table.Command, rest []byte, err error) {
-	if o.node, b, err = cutNumber(b); err != nil {
-		return o, c, nil, err
-	}
-	if o.incarnation, b, err = cutNumber(b); err != nil {
-		return o, c, nil, err
-	}
-	number, b, err := cutNumber(b)
-	if err != nil {
-		return o, c, nil, err
+func cutCall(b []byte) (o origin, q request, rest []byte, err error) {
+	var number uint64
+	for _, n := range []*uint64{&o.node, &o.incarnation, &number} {
+		if *n, b, err = cutNumber(b); err != nil {
+			return o, q, nil, err
+		}
 	}
 	o.call = CallID(number)
-	c, rest, err = cutCommand(b)
-	return o, c, rest, err
+	q, rest, err = cutRequest(b)
+	return o, q, rest, err
 }
 
 // cutCommand reads a command under the rules of this program.
@@ -66,8 +112,8 @@ func cutCommand(b []byte) (table.Command, []byte, error) {
 	return e.Command, rest, nil
 }
 
-func appendHash(b []byte, index uint64, sum hash) []byte {
-	return append(binary.AppendUvarint(append(b, entryHash), index), sum[:]...)
+func appendHash(index uint64, sum hash) []byte {
+	return append(binary.AppendUvarint(newEntry(entryHash), index), sum[:]...)
 }
 
 func readHash(b []byte) (index uint64, sum hash, err error) {

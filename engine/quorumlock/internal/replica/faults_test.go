@@ -291,6 +291,6 @@ func (w *world) readSometimes() {
 	m := w.machines[w.random.IntN(len(w.machines))]
 	m.input(0, func(r *Replica) {
 		began := m.judge.changes
-		m.reads[r.Read(m.clock.read())] = began
+		m.reads[r.Read(m.clock.read())] = func(err error) { m.judge.read(m, began, err) }
 	})
 }

@@ -23,13 +23,13 @@ func FuzzReceive(f *testing.F) {
 	message(pb.MsgHeartbeat, func(m *pb.Message) { m.Commit = &index })
 	message(pb.MsgVote, func(m *pb.Message) { m.Index, m.LogTerm = &index, &term })
 	message(pb.MsgAppResp, func(m *pb.Message) { m.Index = &index })
-	message(pb.MsgSnap, func(m *pb.Message) { m.Snapshot = Found([]uint64{1, 2}).Snapshot })
+	message(pb.MsgSnap, func(m *pb.Message) { m.Snapshot = found(f, 1, 2).Snapshot })
 	message(pb.MsgApp, func(m *pb.Message) {
 		m.Index, m.LogTerm = new(uint64(1)), new(uint64(1))
-		m.Entries = []*pb.Entry{{Index: new(uint64(2)), Term: &term, Data: []byte{entryBatch, 0, 0, 0}}}
+		m.Entries = []*pb.Entry{{Index: new(uint64(2)), Term: &term, Data: append(newEntry(entryBatch), 0, 0, 0)}}
 	})
 	message(pb.MsgReadIndex, func(m *pb.Message) { m.Entries = []*pb.Entry{{Data: []byte{1}}} })
-	call, err := (&Message{Kind: kindCall, Incarnation: 1, Call: 1, Attempt: 1, Command: []byte{1, 2}}).MarshalBinary()
+	call, err := (&Message{Kind: kindCall, Incarnation: 1, Call: 1, Attempt: 1, Request: []byte{1, 2}}).MarshalBinary()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func FuzzReceive(f *testing.F) {
 		if m.UnmarshalBinary(b) != nil {
 			return
 		}
-		r, err := New(loneSettings(1), Found([]uint64{1, 2}), 0)
+		r, err := New(loneConfig(1), found(t, 1, 2), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

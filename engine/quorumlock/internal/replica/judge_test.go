@@ -21,6 +21,7 @@ type judge struct {
 	steps   int
 	faults  []string
 	stops   map[*machine]error
+	puts    puts
 }
 
 // A step is the k-th command of an entry.
@@ -38,7 +39,7 @@ type logged struct {
 
 func newJudge(w *world) judge {
 	return judge{world: w, log: make(map[step]logged), fences: make(map[uint64]lockkeeper.Ref),
-		leaders: make(map[uint64]*machine), stops: make(map[*machine]error)}
+		leaders: make(map[uint64]*machine), stops: make(map[*machine]error), puts: newPuts()}
 }
 
 // applied checks a command that a machine applied.
@@ -141,6 +142,7 @@ func (j *judge) settled() {
 		j.faultf("nobody leads though the world is whole")
 		return
 	}
+	j.settledPuts(best.replica)
 	status := best.replica.Status()
 	members := slices.Concat(status.Voters, status.Learners)
 	if !j.profile.learners && len(status.Voters) != min(j.profile.voters, len(j.machines)) {

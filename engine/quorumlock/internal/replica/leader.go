@@ -37,7 +37,7 @@ type leadership struct {
 type queued struct {
 	origin  origin
 	attempt uint64
-	command table.Command
+	request request
 }
 
 // time is the time that a ready leader stamps with.
@@ -47,12 +47,12 @@ func (r *Replica) time() time.Duration { return r.lead.tableAt + (r.now - r.lead
 func (r *Replica) followLeader() {
 	status := r.node.BasicStatus()
 	leader := status.Lead
-	if leader != r.settings.ID && r.contact.silentTicks >= r.settings.ElectionTicks {
+	if leader != r.config.ID && r.contact.silentTicks >= r.config.ElectionTicks {
 		leader = raft.None // only voters find this out themselves
 	}
 	if leader != r.lead.leader || status.GetTerm() != r.lead.term {
 		lost := r.lead.queue
-		r.lead = leadership{leader: leader, term: status.GetTerm(), leading: leader == r.settings.ID}
+		r.lead = leadership{leader: leader, term: status.GetTerm(), leading: leader == r.config.ID}
 		for i := range lost {
 			r.refuseQueued(&lost[i])
 		}
@@ -66,7 +66,7 @@ func (r *Replica) followLeader() {
 // refuseQueued gives a call back that this node did not propose before it lost its leadership.
 func (r *Replica) refuseQueued(q *queued) {
 	m := Message{
-		From:        r.settings.ID,
+		From:        r.config.ID,
 		To:          q.origin.node,
 		Kind:        kindNotLeading,
 		Incarnation: q.origin.incarnation,
@@ -85,22 +85,22 @@ func (r *Replica) receiveCall(m *Message) {
 	refusal := Message{
 		From: m.To, To: m.From, Incarnation: m.Incarnation, Call: m.Call, Attempt: m.Attempt,
 	}
-	command, rest, err := cutCommand(m.Command)
+	q, rest, err := cutRequest(m.Request)
 	switch {
 	case !r.lead.leading:
 		refusal.Kind = kindNotLeading
-	case len(r.lead.queue) >= r.settings.MaxQueued:
+	case len(r.lead.queue) >= r.config.MaxQueued:
 		refusal.Kind = kindBusy
 	case err != nil || len(rest) > 0:
-		refusal.Kind, refusal.Text = kindInvalid, "the bytes of the command are damaged, or of another version"
+		refusal.Kind, refusal.Text = kindInvalid, "the bytes of the call are damaged, or of another version"
 	default:
-		if err = r.settings.refuse(&command); err != nil {
+		if err = r.config.refuse(&q); err != nil {
 			refusal.Kind, refusal.Text = kindInvalid, err.Error()
 		}
 	}
 	switch {
 	case refusal.Kind == 0:
-		r.lead.queue = append(r.lead.queue, queued{origin{m.From, m.Incarnation, m.Call}, m.Attempt, command})
+		r.lead.queue = append(r.lead.queue, queued{origin{m.From, m.Incarnation, m.Call}, m.Attempt, q})
 	case refusal.To == refusal.From:
 		r.receiveRefusal(&refusal)
 	default:
@@ -111,7 +111,7 @@ func (r *Replica) receiveCall(m *Message) {
 // mayPropose reports whether this node is a ready leader that keeps up with its own proposals.
 func (r *Replica) mayPropose() bool {
 	l := &r.lead
-	return l.ready && !l.blocked && l.inFlight < maxInFlight && r.writes.bytes <= r.settings.MaxUnwritten
+	return l.ready && !l.blocked && l.inFlight < maxInFlight && r.writes.bytes <= r.config.MaxUnwritten
 }
 
 // propose proposes what is queued, and a Pass if time has to pass.
@@ -120,13 +120,13 @@ func (r *Replica) propose() {
 	for r.mayPropose() {
 		at := r.time()
 		batch, taken := r.batch(at)
-		if len(batch) == 1 {
+		if len(batch) == len(newEntry(entryBatch)) {
 			l.queue, taken = l.queue[taken:], 0 // nobody waits for these calls any more
 			due, passes := r.passAt()
 			if !passes || at < due {
 				return
 			}
-			batch = appendCall(batch, origin{}, &table.Command{At: at, Op: table.Pass})
+			batch = appendCall(batch, origin{}, &request{command: table.Command{At: at, Op: table.Pass}})
 		}
 		if r.node.Propose(batch) != nil {
 			l.blocked = true // a transfer of the leadership is under way
@@ -141,18 +141,18 @@ func (r *Replica) propose() {
 // batch returns the data of an entry with the first calls of the queue, and how many it has taken.
 // Calls of this node that were cancelled, or whose deadline has passed, are left out.
 func (r *Replica) batch(at time.Duration) (data []byte, taken int) {
-	data = []byte{entryBatch}
+	data = newEntry(entryBatch)
 	for i := range r.lead.queue {
 		q := &r.lead.queue[i]
-		if len(data) > r.settings.MaxEntry {
+		if len(data) > r.config.MaxEntry {
 			break
 		}
 		taken++
-		if q.origin.node == r.settings.ID && r.calls.pending[q.origin.call] == nil {
+		if q.origin.node == r.config.ID && r.calls.pending[q.origin.call] == nil {
 			continue
 		}
-		q.command.At = at
-		data = appendCall(data, q.origin, &q.command)
+		q.request.command.At = at
+		data = appendCall(data, q.origin, &q.request)
 	}
 	return data, taken
 }
@@ -165,7 +165,7 @@ func (r *Replica) passAt() (time.Duration, bool) {
 	if !falls || r.lead.stamped >= due { // an entry on its way brings the table beyond due
 		return 0, false
 	}
-	return min(due, r.lead.stamped+r.settings.RecordEvery), true
+	return min(due, r.lead.stamped+r.config.RecordEvery), true
 }
 
 // Next returns the boot time at which the caller must call Wake; false if no time is known: then
@@ -195,7 +195,7 @@ func (r *Replica) appliedAsLeader(e *pb.Entry) {
 
 // stateHash makes the leader state the hash of its table.
 func (r *Replica) stateHash(index uint64, sum hash) {
-	if r.lead.ready && r.node.Propose(appendHash(nil, index, sum)) == nil {
+	if r.lead.ready && r.node.Propose(appendHash(index, sum)) == nil {
 		r.lead.inFlight++
 	}
 }

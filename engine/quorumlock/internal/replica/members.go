@@ -46,7 +46,7 @@ const snapshotPatience = 5
 // receivers nothing else.
 func (r *Replica) resendSnapshots() {
 	for id, sent := range r.contact.snapshots { // order does not matter: each node by itself
-		if r.ticks-sent >= uint64(snapshotPatience*r.settings.ElectionTicks) {
+		if r.ticks-sent >= uint64(snapshotPatience*r.config.ElectionTicks) {
 			delete(r.contact.snapshots, id)
 			r.node.ReportSnapshot(id, raft.SnapshotFailure)
 		}
@@ -61,7 +61,7 @@ type Status struct {
 	Leader  uint64 // 0: none
 	Ready   bool   // this node leads, and makes calls
 	Contact bool   // a leader and this node are in contact; else no call of this node can be made now
-	Applied uint64 // index of the last entry in the table
+	Applied uint64 // index of the last entry in the state
 	Failed  error  // matches ErrStopped: why this node has stopped; nil while it runs
 	Voters  []uint64
 	// Learners receive the log and do not vote.
@@ -71,7 +71,7 @@ type Status struct {
 // Status returns the status of this node.
 func (r *Replica) Status() Status {
 	return Status{
-		ID:       r.settings.ID,
+		ID:       r.config.ID,
 		Term:     r.lead.term,
 		Leader:   r.lead.leader,
 		Ready:    r.lead.ready,
@@ -105,7 +105,7 @@ func (r *Replica) Peers() (peers []Peer) {
 			peer.Role = voters.Learner
 		}
 		got := r.contact.received[id]
-		if id != r.settings.ID && r.ticks-got.ticks >= uint64(r.settings.ElectionTicks) {
+		if id != r.config.ID && r.ticks-got.ticks >= uint64(r.config.ElectionTicks) {
 			peer.Silent = max(r.now-max(got.at, r.lead.bootAt), 1)
 		}
 		peers = append(peers, peer)
@@ -117,10 +117,13 @@ func (r *Replica) Peers() (peers []Peer) {
 // ErrChange is the cause of a refused change of the configuration.
 var ErrChange = errors.New("the configuration can't be changed so now")
 
-// Change is the input of a change of the configuration. Nil means that it was proposed; it has
-// happened when Status shows it. The leader may lose it. An error matches ErrChange: this node is no
-// ready leader, another change is on its way, or the change does not fit the configuration.
-func (r *Replica) Change(now time.Duration, c voters.Change) error {
+// Change is the input of a change of the configuration, and of settings that change with it: all of
+// them or nothing. So a node never is a member without the settings that say who it is, nor the other
+// way round. Nil means that it was proposed; it has happened when Status shows it. The leader may lose
+// it, and it does not happen if one of the settings changes before. An error matches ErrChange: this
+// node is no ready leader, another change is on its way, or the change does not fit the configuration
+// or the settings, for the reason that Put would state.
+func (r *Replica) Change(now time.Duration, c voters.Change, with ...Setting) error {
 	if !r.begin(now) || !r.lead.ready {
 		return fmt.Errorf("%w: this node does not lead", ErrChange)
 	}
@@ -133,14 +136,20 @@ func (r *Replica) Change(now time.Duration, c voters.Change) error {
 		change.Type = pb.ConfChangeAddLearnerNode.Enum()
 	case c.Kind == voters.Promote && isLearner:
 		change.Type = pb.ConfChangeAddNode.Enum()
-	case c.Kind == voters.Remove && (isVoter || isLearner) && c.ID != r.settings.ID:
+	case c.Kind == voters.Remove && (isVoter || isLearner) && c.ID != r.config.ID:
 		change.Type = pb.ConfChangeRemoveNode.Enum()
 	default:
 		return fmt.Errorf("%w: %s node %d: the voters are %v, the learners %v, the leader is %d", ErrChange, c.Kind, c.ID,
-			r.conf.GetVoters(), r.conf.GetLearners(), r.settings.ID)
+			r.conf.GetVoters(), r.conf.GetLearners(), r.config.ID)
 	}
 	if r.lead.changing {
 		return fmt.Errorf("%w: another change is on its way", ErrChange)
+	}
+	if err := r.refuseConfChange(change, with); err != nil {
+		return fmt.Errorf("%w: %s node %d: %w", ErrChange, c.Kind, c.ID, err)
+	}
+	for i := range with {
+		change.Context = appendSetting(change.Context, &with[i])
 	}
 	err := fmt.Errorf("%w: raft refused it", ErrChange)
 	r.protect(func() {
@@ -156,7 +165,7 @@ func (r *Replica) Change(now time.Duration, c voters.Change) error {
 // Transfer is the input that the leader should transfer its leadership to another voter. Until that
 // has happened, or has failed for an election timeout, it makes no calls.
 func (r *Replica) Transfer(now time.Duration, to uint64) {
-	if r.begin(now) && r.lead.ready && slices.Contains(r.conf.GetVoters(), to) && to != r.settings.ID {
+	if r.begin(now) && r.lead.ready && slices.Contains(r.conf.GetVoters(), to) && to != r.config.ID {
 		r.protect(func() { r.node.TransferLeader(to) })
 		r.settle()
 	}

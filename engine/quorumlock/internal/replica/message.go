@@ -22,7 +22,7 @@ type Message struct {
 	Incarnation uint64
 	Call        CallID
 	Attempt     uint64
-	Command     []byte // of a call
+	Request     []byte // of a call
 	Text        string // of a refusal for an invalid call: why
 }
 
@@ -40,7 +40,7 @@ const (
 // MarshalBinary returns the message without From and To:
 //
 //	message = kind, then for kind 0 the message of raft, else
-//	          incarnation call attempt, then for a call the command, else the text
+//	          incarnation call attempt, then for a call the request, else the text
 func (m *Message) MarshalBinary() ([]byte, error) {
 	b := []byte{byte(m.Kind)}
 	if m.Kind == 0 {
@@ -49,7 +49,7 @@ func (m *Message) MarshalBinary() ([]byte, error) {
 	b = binary.AppendUvarint(b, m.Incarnation)
 	b = binary.AppendUvarint(b, uint64(m.Call))
 	b = binary.AppendUvarint(b, m.Attempt)
-	b = append(b, m.Command...)
+	b = append(b, m.Request...)
 	return append(b, m.Text...), nil
 }
 
@@ -75,7 +75,7 @@ func (m *Message) UnmarshalBinary(b []byte) error {
 	}
 	m.Call = CallID(call)
 	if m.Kind == kindCall {
-		m.Command = b
+		m.Request = b
 	} else {
 		m.Text = string(b)
 	}
@@ -89,8 +89,8 @@ func (r *Replica) Receive(now time.Duration, m Message) error {
 		return nil
 	}
 	switch {
-	case m.To != r.settings.ID || m.From == m.To || m.From == 0:
-		return fmt.Errorf("a message from node %d to node %d can't come to node %d", m.From, m.To, r.settings.ID)
+	case m.To != r.config.ID || m.From == m.To || m.From == 0:
+		return fmt.Errorf("a message from node %d to node %d can't come to node %d", m.From, m.To, r.config.ID)
 	case m.Kind == kindCall:
 		r.receiveCall(&m)
 	case m.Kind != 0:
@@ -110,7 +110,7 @@ func (r *Replica) Receive(now time.Duration, m Message) error {
 func (r *Replica) receiveRaft(m *pb.Message) {
 	switch m.GetType() {
 	case pb.MsgApp, pb.MsgSnap:
-		if r.writes.bytes > r.settings.MaxUnwritten {
+		if r.writes.bytes > r.config.MaxUnwritten {
 			return
 		}
 	case pb.MsgReadIndex:

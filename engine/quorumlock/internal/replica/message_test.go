@@ -9,7 +9,7 @@ import (
 
 func TestMessagesAreReadAsTheyAreWritten(t *testing.T) {
 	for _, m := range []Message{
-		{Kind: kindCall, Incarnation: 1 << 60, Call: 7, Attempt: 2, Command: []byte{1, 2, 3}},
+		{Kind: kindCall, Incarnation: 1 << 60, Call: 7, Attempt: 2, Request: []byte{1, 2, 3}},
 		{Kind: kindNotLeading, Incarnation: 3, Call: 1, Attempt: 1},
 		{Kind: kindInvalid, Incarnation: 3, Call: 1, Attempt: 1, Text: "why"},
 	} {
@@ -54,7 +54,7 @@ func TestMessagesThatNoNodeSendsAreRefused(t *testing.T) {
 		"a read of nothing":      proper(pb.MsgReadIndex, nothing),
 		"no snapshot":            proper(pb.MsgSnap, nothing),
 		"a damaged snapshot": proper(pb.MsgSnap, func(m *pb.Message) {
-			m.Snapshot = Found([]uint64{1}).Snapshot
+			m.Snapshot = found(t, 1).Snapshot
 			m.Snapshot.Data = append(m.Snapshot.Data, 0)
 		}),
 		"entries with a gap":        appended(entry(11, 4), entry(13, 4)),

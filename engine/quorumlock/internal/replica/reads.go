@@ -51,14 +51,14 @@ func (r *Replica) Read(now time.Duration) CallID {
 	r.calls.last++
 	id := r.calls.last
 	cause := r.failed
-	if cause == nil && r.reads.count() >= r.settings.MaxQueued {
+	if cause == nil && r.reads.count() >= r.config.MaxQueued {
 		cause = ErrBusy
 	}
 	if cause != nil {
 		r.out.Answers = append(r.out.Answers, Answer{Call: id, Err: unavailable(cause)})
 		return id
 	}
-	r.reads.waiting = append(r.reads.waiting, read{id, r.now + r.settings.CallTimeout})
+	r.reads.waiting = append(r.reads.waiting, read{id, r.now + r.config.CallTimeout})
 	r.settle()
 	return id
 }
@@ -84,14 +84,14 @@ func (r *Replica) requestReads() {
 
 // readContext names a group of reads of this process.
 func (r *Replica) readContext(number uint64) []byte {
-	b := binary.BigEndian.AppendUint64(nil, r.settings.Incarnation)
+	b := binary.BigEndian.AppendUint64(nil, r.config.Incarnation)
 	return binary.BigEndian.AppendUint64(b, number)
 }
 
 // resolveReads takes the answers of the leader.
 func (r *Replica) resolveReads(states []raft.ReadState) {
 	for _, s := range states {
-		if len(s.RequestCtx) != 16 || binary.BigEndian.Uint64(s.RequestCtx) != r.settings.Incarnation {
+		if len(s.RequestCtx) != 16 || binary.BigEndian.Uint64(s.RequestCtx) != r.config.Incarnation {
 			continue
 		}
 		number := binary.BigEndian.Uint64(s.RequestCtx[8:])
@@ -120,7 +120,7 @@ func (r *Replica) restartReads() {
 // retryReads lets reads ask again whose request or answer may be lost, and ends those whose deadline
 // has passed.
 func (r *Replica) retryReads() {
-	patience := uint64(r.settings.HeartbeatTicks) * 2
+	patience := uint64(r.config.HeartbeatTicks) * 2
 	r.reads.asked = slices.DeleteFunc(r.reads.asked, func(g readGroup) bool {
 		late := r.ticks-g.ticks > patience
 		if late {

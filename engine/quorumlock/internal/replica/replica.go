@@ -12,9 +12,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// Settings are what a Replica does not decide itself. All nodes of a cluster must have the same
+// A Config is what a Replica does not decide itself. All nodes of a cluster must have the same
 // SnapshotEvery.
-type Settings struct {
+type Config struct {
 	ID          uint64                // of this node in the configuration of the log; never used by another node or log
 	Incarnation uint64                // a random number, new with every start: answers go to the process that has the call
 	Guarantees  lockkeeper.Guarantees // the features that calls may use
@@ -35,18 +35,23 @@ type Settings struct {
 	// Applied is called after each command of the entry with that index, also within New. Until it
 	// returns, Table.Events has the events of the command. It must not change the table. It may be nil.
 	Applied func(index uint64, t *table.Table, c *table.Command)
+
+	// Changed is called after a setting has changed, by the entry with that index or by a snapshot that
+	// ends there, also within New: from there on, Replica.Setting returns s. Who begins with no setting and
+	// applies all changes has all settings. It may be nil.
+	Changed func(index uint64, s Setting)
 }
 
-func (s *Settings) check() error {
+func (c *Config) check() error {
 	switch {
-	case s.ID == 0 || s.Incarnation == 0:
+	case c.ID == 0 || c.Incarnation == 0:
 		return errors.New("a replica needs an id and an incarnation above 0")
-	case s.HeartbeatTicks < 1 || s.ElectionTicks <= s.HeartbeatTicks:
+	case c.HeartbeatTicks < 1 || c.ElectionTicks <= c.HeartbeatTicks:
 		return fmt.Errorf("heartbeats every %d ticks, elections after %d: want at least 1, and more for elections",
-			s.HeartbeatTicks, s.ElectionTicks)
-	case s.CallTimeout <= 0 || s.RecordEvery <= 0:
+			c.HeartbeatTicks, c.ElectionTicks)
+	case c.CallTimeout <= 0 || c.RecordEvery <= 0:
 		return errors.New("a replica needs a call timeout and a record interval above 0")
-	case s.SnapshotEvery == 0 || s.MaxQueued <= 0 || s.MaxEntry <= 0 || s.MaxUnwritten <= 0:
+	case c.SnapshotEvery == 0 || c.MaxQueued <= 0 || c.MaxEntry <= 0 || c.MaxUnwritten <= 0:
 		return errors.New("a replica needs limits above 0: SnapshotEvery, MaxQueued, MaxEntry, MaxUnwritten")
 	}
 	return nil
@@ -55,11 +60,11 @@ func (s *Settings) check() error {
 // A Replica is one node. It is not safe for concurrent use. The methods with a parameter now are its
 // inputs; now is the boot clock of the machine. The caller takes the Output after each of them.
 type Replica struct {
-	settings Settings
-	node     *raft.RawNode
-	storage  storage // what is durable
-	table    *table.Table
-	applied  uint64        // index of the last entry in the table
+	config  Config
+	node    *raft.RawNode
+	storage storage // what is durable
+	replicated
+	applied  uint64        // index of the last entry in the replicated state
 	applying bool          // an entry is half applied
 	boot     time.Duration // the boot clock as the latest input brought it
 	back     time.Duration // by how much the boot clock has gone back, in all
@@ -85,13 +90,13 @@ type Output struct {
 }
 
 // New returns the replica of a node that begins with what its disk has. The state belongs to the
-// replica from then on. An error says what is wrong with the settings or the state; the node must
+// replica from then on. An error says what is wrong with the configuration or the state; the node must
 // then not run under this id.
-func New(s Settings, state State, now time.Duration) (*Replica, error) {
-	if err := s.check(); err != nil {
+func New(c Config, state State, now time.Duration) (*Replica, error) {
+	if err := c.check(); err != nil {
 		return nil, err
 	}
-	r := &Replica{settings: s, boot: now, now: now}
+	r := &Replica{config: c, boot: now, now: now}
 	r.storage = storage{raft.NewMemoryStorage(), r}
 	if err := r.load(&state); err != nil {
 		return nil, err
@@ -99,9 +104,9 @@ func New(s Settings, state State, now time.Duration) (*Replica, error) {
 	var err error
 	r.protect(func() {
 		r.node, err = raft.NewRawNode(&raft.Config{
-			ID:                        s.ID,
-			ElectionTick:              s.ElectionTicks,
-			HeartbeatTick:             s.HeartbeatTicks,
+			ID:                        c.ID,
+			ElectionTick:              c.ElectionTicks,
+			HeartbeatTick:             c.HeartbeatTicks,
 			Storage:                   r.storage,
 			Applied:                   r.applied,
 			AsyncStorageWrites:        true,
@@ -120,7 +125,7 @@ func New(s Settings, state State, now time.Duration) (*Replica, error) {
 	}
 	r.calls.pending = make(map[CallID]*call)
 	r.contact.received, r.contact.snapshots = make(map[uint64]receipt), make(map[uint64]uint64)
-	r.contact.silentTicks = s.ElectionTicks // no contact before the first message
+	r.contact.silentTicks = c.ElectionTicks // no contact before the first message
 	r.settle()
 	return r, nil
 }
@@ -204,7 +209,7 @@ func (r *Replica) handle(ready raft.Ready) {
 // respond delivers messages that waited for a local write.
 func (r *Replica) respond(messages []*pb.Message) {
 	for _, m := range messages {
-		if m.GetTo() != r.settings.ID {
+		if m.GetTo() != r.config.ID {
 			r.sendRaft(m)
 		} else if err := r.node.Step(m); err != nil {
 			r.fail(fmt.Errorf("raft refused the answer of its own disk: %w", err))
@@ -216,7 +221,7 @@ func (r *Replica) sendRaft(m *pb.Message) {
 	if m.GetType() == pb.MsgSnap {
 		r.contact.snapshots[m.GetTo()] = r.ticks
 	}
-	r.out.Sends = append(r.out.Sends, Message{From: r.settings.ID, To: m.GetTo(), Raft: m})
+	r.out.Sends = append(r.out.Sends, Message{From: r.config.ID, To: m.GetTo(), Raft: m})
 }
 
 // ErrStopped is the cause of all errors of a node that stopped because it found its log, its table

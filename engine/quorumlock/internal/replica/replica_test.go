@@ -26,21 +26,31 @@ type lone struct {
 }
 
 func newLone(t *testing.T) *lone {
-	l := &lone{T: t, state: Found([]uint64{1})}
+	l := &lone{T: t, state: found(t, 1)}
 	l.start(1)
 	return l
 }
 
-func loneSettings(incarnation uint64) Settings {
-	s := (&machine{world: &world{}}).settings()
-	s.ID, s.Incarnation, s.Applied = 1, incarnation, nil
+// found returns what the first nodes of a cluster have on their disks.
+func found(t testing.TB, ids ...uint64) State {
+	t.Helper()
+	s, err := Found(Beginning{Voters: ids, Settings: []Setting{{Key: "counter", Value: []byte("0")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return s
+}
+
+func loneConfig(incarnation uint64) Config {
+	c := (&machine{world: &world{}}).config()
+	c.ID, c.Incarnation, c.Applied, c.Changed = 1, incarnation, nil, nil
+	return c
 }
 
 // start starts a process with what the disk has.
 func (l *lone) start(incarnation uint64) {
 	l.Helper()
-	r, err := New(loneSettings(incarnation), l.state.clone(), l.clock)
+	r, err := New(loneConfig(incarnation), l.state.clone(), l.clock)
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -221,14 +231,14 @@ func TestCallWithoutALeaderIsAnsweredAtItsDeadline(t *testing.T) {
 
 func TestQueueIsBounded(t *testing.T) {
 	l := newLone(t)
-	for range l.settings.MaxQueued {
+	for range l.config.MaxQueued {
 		l.call(attach("s"))
 	}
 	id := l.call(attach("s"))
 	if err := l.answers[id].Err; !errors.Is(err, ErrBusy) || len(l.answers) != 1 {
 		t.Errorf("answer %v, want ErrBusy", err)
 	}
-	for range l.settings.MaxQueued + 1 {
+	for range l.config.MaxQueued + 1 {
 		id = l.Read(l.clock)
 		l.collect()
 	}
@@ -260,7 +270,7 @@ func TestFailedDiskStopsTheNode(t *testing.T) {
 
 func TestCallsThatNoTableMayGetAreRefused(t *testing.T) {
 	l := newLone(t)
-	l.settings.Guarantees.Features &^= lockkeeper.FeatureShared
+	l.config.Guarantees.Features &^= lockkeeper.FeatureShared
 	shared := []lockkeeper.Target{{Path: "a", Mode: lockkeeper.ModeShared}}
 	for name, c := range map[string]table.Command{
 		"a restart":            {Op: table.Restart},
@@ -383,7 +393,7 @@ func TestNodeWithAnotherTableStops(t *testing.T) {
 
 func TestVoteIsDurableBeforeItIsSent(t *testing.T) {
 	l := newLone(t)
-	l.state = Found([]uint64{1, 2, 3})
+	l.state = found(t, 1, 2, 3)
 	votes := func(incarnation, candidate uint64) bool {
 		l.start(incarnation)
 		err := l.Receive(l.clock, Message{From: candidate, To: 1, Raft: &pb.Message{
@@ -442,7 +452,7 @@ func TestDamagedDisksAreRefused(t *testing.T) {
 	} {
 		s := l.state.clone()
 		damage(&s)
-		if _, err := New(loneSettings(2), s, 0); err == nil {
+		if _, err := New(loneConfig(2), s, 0); err == nil {
 			t.Errorf("%s: the node starts", name)
 		}
 	}

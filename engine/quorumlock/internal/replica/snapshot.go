@@ -13,23 +13,30 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
+// replicated is what the log makes: the same on all nodes that have applied the same entries.
+type replicated struct {
+	table    *table.Table
+	settings settings
+}
+
 // A snapshot in bytes:
 //
-//	snapshot = index term table
+//	snapshot = form index term state
+//	state    = settings table
 //	table    = length header, and for each record: length record
 //
 // All numbers are varints. Package record has the forms of header and records. The index and the term
-// are those of the last entry that the table has.
+// are those of the last entry that the state has.
 
 type position struct{ index, term uint64 }
 
-func appendSnapshot(b []byte, t *table.Table, at position) []byte {
-	b = binary.AppendUvarint(binary.AppendUvarint(b, at.index), at.term)
-	return appendTable(b, t)
+func appendPosition(b []byte, at position) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(append(b, form), at.index), at.term)
 }
 
-func appendTable(b []byte, t *table.Table) []byte {
-	s := t.Snapshot()
+func appendState(b []byte, state *replicated) []byte {
+	b = appendSettings(b, &state.settings)
+	s := state.table.Snapshot()
 	part := record.AppendHeader(nil, &s)
 	b = append(binary.AppendUvarint(b, uint64(len(part))), part...)
 	for i := range record.Records(&s) {
@@ -40,21 +47,30 @@ func appendTable(b []byte, t *table.Table) []byte {
 }
 
 // readSnapshot reads the data of a snapshot, and compares its position with the one that raft has.
-func readSnapshot(s *pb.Snapshot) (*table.Table, error) {
+func readSnapshot(s *pb.Snapshot) (state replicated, err error) {
 	b := s.GetData()
-	index, b, err := cutNumber(b)
-	if err != nil {
-		return nil, err
+	if len(b) == 0 {
+		return state, errShort
 	}
-	term, b, err := cutNumber(b)
-	if err != nil {
-		return nil, err
+	if b[0] != form {
+		return state, fmt.Errorf("the snapshot has form %d, this program has form %d: run a later version", b[0], form)
 	}
-	if meta := s.GetMetadata(); index != meta.GetIndex() || term != meta.GetTerm() {
-		return nil, fmt.Errorf("the snapshot at entry %d of term %d has the table of entry %d of term %d", meta.GetIndex(),
-			meta.GetTerm(), index, term)
+	var at position
+	b = b[1:]
+	for _, n := range []*uint64{&at.index, &at.term} {
+		if *n, b, err = cutNumber(b); err != nil {
+			return state, err
+		}
 	}
-	return readTable(b)
+	if meta := s.GetMetadata(); at.index != meta.GetIndex() || at.term != meta.GetTerm() {
+		return state, fmt.Errorf("the snapshot at entry %d of term %d has the state of entry %d of term %d", meta.GetIndex(),
+			meta.GetTerm(), at.index, at.term)
+	}
+	if state.settings, b, err = cutSettings(b); err != nil {
+		return state, err
+	}
+	state.table, err = readTable(b)
+	return state, err
 }
 
 func readTable(b []byte) (*table.Table, error) {
@@ -103,14 +119,16 @@ func cutBytes(b []byte) (part, rest []byte, err error) {
 	return b[:n], b[n:], nil
 }
 
-// install makes the table of a snapshot the table of this node. Calls of this node that the snapshot
+// install makes the state of a snapshot the state of this node. Calls of this node that the snapshot
 // has applied get no answer from it: their deadlines end them as unknown.
 func (r *Replica) install(s *pb.Snapshot) error {
-	t, err := readSnapshot(s)
+	state, err := readSnapshot(s)
 	if err != nil {
 		return fmt.Errorf("the snapshot at entry %d is damaged: %w", s.GetMetadata().GetIndex(), err)
 	}
-	r.table, r.applied, r.conf = t, s.GetMetadata().GetIndex(), s.GetMetadata().GetConfState()
+	before := r.settings
+	r.replicated, r.applied, r.conf = state, s.GetMetadata().GetIndex(), s.GetMetadata().GetConfState()
+	r.notifyChanged(&before)
 	return nil
 }
 
@@ -136,12 +154,12 @@ func (s storage) Snapshot() (*pb.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.CreateSnapshot(r.applied, r.conf, appendSnapshot(nil, r.table, position{r.applied, term}))
+	return s.CreateSnapshot(r.applied, r.conf, appendState(appendPosition(nil, position{r.applied, term}), &r.replicated))
 }
 
 type hash [sha256.Size]byte
 
-// hashes are the hashes of this node's table at the latest snapshots.
+// hashes are the hashes of this node's state at the latest snapshots.
 type hashes struct {
 	at   [4]uint64 // indexes; 0: none
 	sum  [4]hash
@@ -157,29 +175,28 @@ func (h *hashes) add(index uint64, sum hash) {
 func (h *hashes) compare(index uint64, sum hash) error {
 	for i, at := range h.at {
 		if at == index && h.sum[i] != sum {
-			return fmt.Errorf("its table differs from the leader's since entry %d or before: hash %x, the leader has %x",
+			return fmt.Errorf("its state differs from the leader's since entry %d or before: hash %x, the leader has %x",
 				index, h.sum[i][:8], sum[:8])
 		}
 	}
 	return nil
 }
 
-// snapshot makes a snapshot of the table after the entry at that position, if one is due there.
+// snapshot makes a snapshot of the state after the entry at that position, if one is due there.
 func (r *Replica) snapshot(at position) {
-	if at.index%r.settings.SnapshotEvery != 0 {
+	if at.index%r.config.SnapshotEvery != 0 {
 		return
 	}
-	data := appendSnapshot(nil, r.table, at)
-	_, rest, _ := cutNumber(data)
-	_, rest, _ = cutNumber(rest)
-	sum := sha256.Sum256(rest)
+	begin := appendPosition(nil, at)
+	data := appendState(begin, &r.replicated)
+	sum := sha256.Sum256(data[len(begin):])
 	r.hashes.add(at.index, sum)
 	s, err := r.storage.CreateSnapshot(at.index, r.conf, data)
 	if err != nil {
 		r.fail(err)
 		return
 	}
-	compactTo := at.index - min(at.index, r.settings.KeepEntries)
+	compactTo := at.index - min(at.index, r.config.KeepEntries)
 	r.enqueue(Write{Snapshot: s}, openWrite{compactTo: compactTo})
 	r.stateHash(at.index, sum)
 }

@@ -67,13 +67,14 @@ func newWorld(t *testing.T, p profile, seed uint64) *world {
 	}
 	for i, m := range w.machines {
 		if i < p.voters {
-			m.disk.state = Found(founders)
+			m.disk.state = found(w, founders...)
 		}
 		m.start()
 	}
 	for i := range p.clients {
 		w.clients = append(w.clients, newClient(w, i))
 	}
+	w.addPutters(2)
 	w.after(time.Second, w.operate)
 	return w
 }
@@ -152,9 +153,9 @@ type machine struct {
 	life     int      // rises with every start and end of the process
 	paused   time.Duration
 	calls    map[CallID]func(Answer)
-	reads    map[CallID]uint64 // what was answered anywhere when the read began
-	within   int               // commands of the entry at hand that were applied
-	index    uint64            // of that entry
+	reads    map[CallID]func(error)
+	within   int    // commands of the entry at hand that were applied
+	index    uint64 // of that entry
 	wakeAt   time.Duration
 	returned uint64 // incarnations so far
 	member   bool   // its id is in the configuration, or was
@@ -178,9 +179,9 @@ func (m *machine) newID() {
 	m.member = false
 }
 
-func (m *machine) settings() Settings {
+func (m *machine) config() Config {
 	m.returned++
-	return Settings{
+	return Config{
 		ID:             m.id,
 		Incarnation:    uint64(m.number+1)<<32 + m.returned,
 		Guarantees:     lockkeeper.Guarantees{Name: "quorum", Features: lockkeeper.TableFeatures},
@@ -194,6 +195,7 @@ func (m *machine) settings() Settings {
 		MaxEntry:       4096,
 		MaxUnwritten:   1 << 20,
 		Applied:        func(index uint64, t *table.Table, c *table.Command) { m.judge.applied(m, index, t, c) },
+		Changed:        func(_ uint64, s Setting) { m.judge.changed(m, s) },
 	}
 }
 
@@ -203,9 +205,9 @@ func (m *machine) start() {
 	if m.profile.bug == learnersVote {
 		m.countLearners()
 	}
-	m.calls, m.reads = make(map[CallID]func(Answer)), make(map[CallID]uint64)
+	m.calls, m.reads = make(map[CallID]func(Answer)), make(map[CallID]func(error))
 	m.index, m.within, m.wakeAt = 0, 0, 0
-	r, err := New(m.settings(), m.disk.state.clone(), m.clock.read())
+	r, err := New(m.config(), m.disk.state.clone(), m.clock.read())
 	if err != nil {
 		m.faultf("%s does not start: %v", m.name, err)
 		return
@@ -267,9 +269,9 @@ func (m *machine) collect() {
 
 // deliver passes an answer on to the client.
 func (m *machine) deliver(a Answer) {
-	if began, isRead := m.reads[a.Call]; isRead {
+	if done := m.reads[a.Call]; done != nil {
 		delete(m.reads, a.Call)
-		m.judge.read(m, began, a.Err)
+		done(a.Err)
 		return
 	}
 	answered := m.calls[a.Call]

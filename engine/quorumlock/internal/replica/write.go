@@ -34,21 +34,38 @@ type State struct {
 	Entries   []*pb.Entry // those after the snapshot; earlier ones are ignored
 }
 
-// Found returns the State with which each of the first nodes of a new cluster begins. voters are the
-// ids of all of them. It must be used once for a cluster: nodes that join later begin with the zero
-// State and are added by Replica.Change.
-func Found(voters []uint64) State {
+// A Beginning is what a new cluster begins with.
+type Beginning struct {
+	Voters   []uint64     // the ids of its first nodes
+	Table    *table.Table // of the engine whose locks it goes on with, after a Restart; nil: an empty one
+	Settings []Setting    // revisions are ignored
+}
+
+// Found returns the State with which each of the first nodes of a new cluster begins. It must be used
+// once for a cluster: nodes that join later begin with the zero State and are added by
+// Replica.Change. An error says which setting is wrong.
+func Found(b Beginning) (State, error) {
+	state := replicated{table: b.Table}
+	if b.Table == nil {
+		state.table = table.New()
+	}
+	for _, s := range b.Settings {
+		s.Revision = 0
+		if err := state.settings.refuse(&s); err != nil {
+			return State{}, err
+		}
+		state.settings.put(&s)
+	}
 	const index, term = 1, 1
-	t := table.New()
 	return State{
 		HardState: &pb.HardState{Term: new(uint64(term)), Commit: new(uint64(index))},
 		Snapshot: &pb.Snapshot{
-			Data: appendSnapshot(nil, t, position{index, term}),
+			Data: appendState(appendPosition(nil, position{index, term}), &state),
 			Metadata: &pb.SnapshotMetadata{
-				Index: new(uint64(index)), Term: new(uint64(term)), ConfState: &pb.ConfState{Voters: voters},
+				Index: new(uint64(index)), Term: new(uint64(term)), ConfState: &pb.ConfState{Voters: b.Voters},
 			},
 		},
-	}
+	}, nil
 }
 
 // writes are the writes on their way to the disk.
