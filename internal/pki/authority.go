@@ -34,7 +34,7 @@ const (
 type Authority struct {
 	folder string
 	cert   *x509.Certificate
-	key    crypto.Signer
+	key    *ecdsa.PrivateKey
 	made   bool // created by OpenAuthority
 }
 
@@ -42,10 +42,16 @@ type Authority struct {
 // an error.
 func OpenAuthority(folder string, now time.Time) (*Authority, error) {
 	au := &Authority{folder: folder}
-	key, err := os.ReadFile(au.File("ca-key"))
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(au.File("ca-key")); errors.Is(err, fs.ErrNotExist) {
 		return au, au.create(now)
 	}
+	return ReadAuthority(folder, now)
+}
+
+// ReadAuthority reads the authority in a directory. A missing or expired one is an error.
+func ReadAuthority(folder string, now time.Time) (*Authority, error) {
+	au := &Authority{folder: folder}
+	key, err := os.ReadFile(au.File("ca-key"))
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +77,7 @@ func (au *Authority) File(name string) string { return filepath.Join(au.folder, 
 // parse reads the authority's own certificate and key.
 func (au *Authority) parse(cert, key []byte) error {
 	certBlock, _ := pem.Decode(cert)
-	keyBlock, _ := pem.Decode(key)
-	if certBlock == nil || keyBlock == nil {
+	if keyBlock, _ := pem.Decode(key); certBlock == nil || keyBlock == nil {
 		return fmt.Errorf("%s and %s are not both PEM files: move them away to create others", au.File("ca"),
 			au.File("ca-key"))
 	}
@@ -80,15 +85,12 @@ func (au *Authority) parse(cert, key []byte) error {
 	if au.cert, err = x509.ParseCertificate(certBlock.Bytes); err != nil {
 		return fmt.Errorf("%s: %w", au.File("ca"), err)
 	}
-	parsed, err := x509.ParsePKCS8PrivateKey(keyBlock.Bytes)
-	if err != nil {
+	if au.key, err = parseKey(key); err != nil {
 		return fmt.Errorf("%s: %w", au.File("ca-key"), err)
 	}
-	signer, ok := parsed.(crypto.Signer)
-	if public, same := au.cert.PublicKey.(*ecdsa.PublicKey); !ok || !same || !public.Equal(signer.Public()) {
+	if !au.key.PublicKey.Equal(au.cert.PublicKey) {
 		return fmt.Errorf("%s is not the key of %s: move both away to create others", au.File("ca-key"), au.File("ca"))
 	}
-	au.key = signer
 	return nil
 }
 
@@ -174,20 +176,11 @@ func (au *Authority) sign(name string, template *x509.Certificate) error {
 // server that reads the pair between the two sees a key that does not match, and keeps the pair
 // that it has.
 func (au *Authority) issue(name string, template *x509.Certificate, key *ecdsa.PrivateKey) error {
-	var err error
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return err
-	}
-	signed, err := x509.CreateCertificate(rand.Reader, template, au.cert, key.Public(), au.key)
+	signed, err := au.Sign(template, key.Public())
 	if err != nil {
 		return err
 	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	if err := replaceFile(au.File(name+"-key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
-		0o600); err != nil {
+	if err := writeKey(au.File(name+"-key"), key); err != nil {
 		return err
 	}
 	if au.made && name == "ca" {
@@ -195,5 +188,15 @@ func (au *Authority) issue(name string, template *x509.Certificate, key *ecdsa.P
 			return err
 		}
 	}
-	return replaceFile(au.File(name), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}), 0o644)
+	return replaceFile(au.File(name), pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: signed}), 0o644)
+}
+
+// Sign returns a certificate for a public key, in DER, and writes no file. The template has its names,
+// usages and lifetime; Sign sets the serial number.
+func (au *Authority) Sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
+	var err error
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return nil, err
+	}
+	return x509.CreateCertificate(rand.Reader, template, au.cert, public, au.key)
 }

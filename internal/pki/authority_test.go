@@ -73,3 +73,64 @@ func TestUselessAuthorityIsRefused(t *testing.T) {
 		t.Errorf("no key: %v", err)
 	}
 }
+
+// An authority that was copied to another directory signs there.
+func TestImportedAuthoritySigns(t *testing.T) {
+	now := time.Now()
+	au, err := OpenAuthority(t.TempDir(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := au.Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "copy")
+	if _, err := ReadAuthority(folder, now); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an authority that is not there: %v", err)
+	}
+	other, err := OpenAuthority(t.TempDir(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, otherKey, err := other.Export(); err != nil {
+		t.Error(err)
+	} else if _, err := ImportAuthority(folder, cert, otherKey, now); err == nil {
+		t.Error("the key of another was imported")
+	}
+	if _, err := ImportAuthority(folder, cert, key, now.Add(authorityLife+time.Hour)); err == nil {
+		t.Error("an expired authority was imported")
+	}
+	if _, err := os.Stat(folder); err == nil {
+		t.Error("a refused authority left files")
+	}
+	for range 2 { // the second one over the first
+		if _, err := ImportAuthority(folder, cert, key, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	imported, err := ReadAuthority(folder, now)
+	if err != nil || !imported.Certificate().Equal(au.Certificate()) {
+		t.Errorf("the copy differs: %v", err)
+	}
+	if info, err := os.Stat(imported.File("ca-key")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the copied key: %v, %v", info.Mode(), err)
+	}
+}
+
+func TestKeyStaysTheSame(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "folder", "key.pem")
+	first, err := OpenKey(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := OpenKey(file); err != nil || !second.Equal(first) {
+		t.Errorf("opened again: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenKey(file); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("a damaged key: %v", err)
+	}
+}

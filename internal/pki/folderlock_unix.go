@@ -26,3 +26,13 @@ func lockFolder(path string) (unlock func(), err error) {
 	}
 	return func() { folder.Close() }, nil
 }
+
+// syncFolder makes a rename in the folder durable.
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return folder.Sync()
+}

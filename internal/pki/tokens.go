@@ -107,7 +107,7 @@ func readFile(path string) ([]byte, error) {
 	return text, err
 }
 
-// replaceFile replaces a file by text, atomically.
+// replaceFile replaces a file by text, atomically. When it returns nil, the file is on disk.
 func replaceFile(path string, text []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*")
 	if err != nil {
@@ -127,5 +127,8 @@ func replaceFile(path string, text []byte, mode os.FileMode) error {
 	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
 }

@@ -48,6 +48,9 @@ var house = []room{
 	// one node of a cluster: a table behind a Raft log
 	{"engine/quorumlock/internal/replica", ". table internal/record engine/quorumlock/internal/voters",
 		"go.etcd.io/raft/v3 google.golang.org/protobuf"},
+	// how a node joins a cluster: certificates, tokens, the exchange
+	{"engine/quorumlock/internal/join", ". engine/quorumlock/internal/voters internal/pki internal/duration " +
+		"internal/serve/access internal/serve/limits internal/serve/wire", ""},
 	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote engine/redlock", ""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},

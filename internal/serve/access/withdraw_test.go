@@ -276,6 +276,8 @@ func TestCertificateNames(t *testing.T) {
 		{x509.Certificate{DNSNames: []string{"dns"}, URIs: uri("spiffe://trust.example")}, ""},
 		{x509.Certificate{Subject: pkix.Name{CommonName: "cn"}, DNSNames: []string{"*.example"}}, ""},
 		{x509.Certificate{URIs: uri("spiffe://t/ci%3Aops")}, ""},
+		{x509.Certificate{URIs: uri("lockkeeper://cluster/node/1/ci")}, ""}, // of a node of a cluster
+		{x509.Certificate{URIs: append(uri("spiffe://t/ci"), uri("lockkeeper://cluster/node/1/ci")...)}, ""},
 		{x509.Certificate{Subject: pkix.Name{CommonName: "ci:ops"}}, ""},
 		{x509.Certificate{Subject: pkix.Name{CommonName: strings.Repeat("n", access.MaxIdentity+1)}}, ""},
 		{x509.Certificate{}, ""},
