@@ -51,6 +51,9 @@ var house = []room{
 	// how a node joins a cluster: certificates, tokens, the exchange
 	{"engine/quorumlock/internal/join", ". engine/quorumlock/internal/voters internal/pki internal/duration " +
 		"internal/serve/access internal/serve/limits internal/serve/wire", ""},
+	// messages between the nodes of a cluster
+	{"engine/quorumlock/internal/peers", ". engine/quorumlock/internal/replica internal/serve/limits internal/serve/wire",
+		"go.etcd.io/raft/v3 google.golang.org/protobuf"},
 	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote engine/redlock", ""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
