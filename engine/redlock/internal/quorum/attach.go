@@ -12,7 +12,7 @@ import (
 //
 //	caller ─ Attach ─> to all ──┬─ Done by a majority ─────> installed: the session has the new epoch
 //	                            └─ OtherEpoch, and the rest ─> refused, with the highest epoch that a server stated
-//	                               is no majority
+//	                               is no majority; answers in flight have a moment to state a higher one
 //
 // Servers that answer Done later join the session then. If some servers had the session before and
 // others did not, the attempt waits a little for the rest: where a majority did not, the session had
@@ -27,6 +27,7 @@ type attempt struct {
 	flying    []bool
 	replies   []attachReply
 	other     uint64
+	refuseBy  time.Duration // when it is refused without the answers in flight; 0: it may still succeed
 	full      string
 	installed *session
 	adopted   []*claim // that the session got from this attach
@@ -196,6 +197,9 @@ func (p *Party) pushAttach(a *attempt, now time.Duration) {
 func (p *Party) retryAttempt(a *attempt, server int, now time.Duration) {
 	if a.installed == nil && p.attempts[a.spec.ID] == a {
 		p.timers.set(&a.timer, now+retryPause)
+		if a.refuseBy != 0 {
+			p.conclude(a, now)
+		}
 	} else if s := a.installed; s != nil && !s.over && s.epoch == a.epoch {
 		s.seats[server].attaching, s.seats[server].renew = false, true
 		p.afterReply(s, now)
@@ -281,6 +285,8 @@ func (p *Party) conclude(a *attempt, now time.Duration) {
 		p.timers.set(&a.timer, a.began+decisive) // the others say whether the session had ended
 	case done >= p.majority:
 		p.install(a, now)
+	case done+open < p.majority && a.other != 0 && p.mayStateMore(a, now):
+		p.timers.set(&a.timer, a.refuseBy)
 	case done+open < p.majority && a.other != 0:
 		if done > 0 {
 			a.other = max(a.other, a.epoch) // some servers have taken it: the next attach has to follow that
@@ -293,6 +299,15 @@ func (p *Party) conclude(a *attempt, now time.Duration) {
 		}})
 		p.dropAttempt(a)
 	}
+}
+
+// mayStateMore reports whether an answer in flight may state a higher epoch than those that refused the
+// attempt, and is worth a moment: an attach that follows too low an epoch is refused again.
+func (p *Party) mayStateMore(a *attempt, now time.Duration) bool {
+	if a.refuseBy == 0 {
+		a.refuseBy = now + slowServer
+	}
+	return now < a.refuseBy && slices.Contains(a.flying, true)
 }
 
 // fresh returns how many servers did not have the session before the attempt.

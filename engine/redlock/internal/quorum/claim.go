@@ -187,6 +187,7 @@ func (p *Party) decide(c *claim, now time.Duration) {
 		p.decideHeld(c, now)
 	case ended:
 		p.reportTimeout(c, now)
+		p.answerEnders(c) // a server may have come up
 	}
 	if c.phase != ended && len(c.callers) > 0 && c.answered && !c.amending(p) {
 		p.answerCallers(c, now)
@@ -205,7 +206,7 @@ func (p *Party) decideWaiting(c *claim, now time.Duration) {
 	if p.tryGrant(c, now) {
 		return
 	}
-	if c.bound <= now && !c.wantsTry() {
+	if p.waitEnd(c, now) <= now && !c.wantsTry() {
 		p.refuse(c, lockkeeper.TimedOut, "", now)
 		return
 	}
@@ -447,7 +448,7 @@ func (p *Party) schedule(c *claim, now time.Duration) {
 	case waiting:
 		at = min(at, c.wait.pollAt, c.wait.splitAt, c.wait.decideBy, c.wait.answerAt)
 		if !c.wantsTry() {
-			at = min(at, c.bound)
+			at = min(at, p.waitEnd(c, now))
 		}
 	case held:
 		if c.record.MaxHold > 0 {

@@ -144,11 +144,13 @@ func (p *Party) answerEnders(c *claim) {
 }
 
 // endedAtMajority reports whether a majority of the servers has executed the end or the lapse of c. One
-// that has ended it by itself has to learn that the client knows (R12).
+// that has ended it by itself has to learn that the client knows (R12). A server that never had c counts
+// while it is up: a later try needs the votes of the servers that are up.
 func (c *claim) endedAtMajority(p *Party) bool {
 	n := 0
 	for i := range c.at {
-		if b := &c.at[i]; b.endDone || c.phase != ended && (b.ended || b.lapsed) {
+		b := &c.at[i]
+		if b.endDone && (b.sent || p.up[i]) || c.phase != ended && (b.ended || b.lapsed) {
 			n++
 		}
 	}

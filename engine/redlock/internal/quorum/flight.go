@@ -103,6 +103,10 @@ func (p *Party) sessionFailed(f flight, unsent bool, now time.Duration) {
 	if s.over {
 		return
 	}
+	if p.superseded(s, now) { // the server is down, and others have the session of another party
+		p.supersede(s, now)
+		return
+	}
 	if c := f.claim; c != nil && s.claims[c.id] == c {
 		b := &c.at[f.server]
 		b.landed(f.kind)

@@ -30,6 +30,7 @@ type Party struct {
 	to          string
 	random      *rand.Rand
 	up          []bool
+	reported    []bool   // its link has said that it is up or down: before, it is being connected
 	lostAt      []uint64 // replies to requests up to this number are void
 	base        timebase
 	sessions    map[string]*session
@@ -104,6 +105,7 @@ func NewParty(s Settings) *Party {
 		to:       s.To,
 		random:   rand.New(rand.NewPCG(s.Seed, 0x7265646c6f636b)),
 		up:       make([]bool, s.Servers),
+		reported: make([]bool, s.Servers),
 		lostAt:   make([]uint64, s.Servers),
 		base:     newTimebase(s.Servers),
 		sessions: make(map[string]*session),
@@ -167,7 +169,7 @@ func (p *Party) Up(now time.Duration, server int) {
 	if p.up[server] {
 		return
 	}
-	p.up[server] = true
+	p.up[server], p.reported[server] = true, true
 	p.probe(server)
 	for _, a := range p.sortedAttempts() {
 		p.pushAttach(a, now)
@@ -182,12 +184,23 @@ func (p *Party) Up(now time.Duration, server int) {
 }
 
 // Down says that the server does not answer at present. Requests to it fail one by one.
-func (p *Party) Down(_ time.Duration, server int) { p.up[server] = false }
+func (p *Party) Down(now time.Duration, server int) {
+	connecting := !p.reported[server]
+	p.up[server], p.reported[server] = false, true
+	if !connecting {
+		return
+	}
+	for _, s := range p.sortedSessions() { // tries may wait for it
+		for _, c := range s.inOrder() {
+			p.decide(c, now)
+		}
+	}
+}
 
 // Lost says that the server lost its data or came back without proof: all votes and promises of it
 // are void at once, and it is down.
 func (p *Party) Lost(now time.Duration, server int) {
-	p.up[server] = false
+	p.up[server], p.reported[server] = false, true
 	p.base.forget(server)
 	p.lostAt[server] = p.number
 	for _, a := range p.sortedAttempts() {

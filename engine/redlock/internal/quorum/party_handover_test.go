@@ -139,3 +139,81 @@ func TestLateRefusalOfAnAttachVoidsTheVotesOfItsServer(t *testing.T) {
 			session.seats[2].promise-s.now, session.claims[1].at[2].counts())
 	}
 }
+
+// Two servers refuse an Attach with one epoch, and the answer of the third, with a higher one, is on its way.
+// The refusal names the higher one: an Attach that follows the other would be refused again.
+func TestRefusalOfAnAttachNamesTheHighestEpoch(t *testing.T) {
+	const more = 5
+	for _, c := range []struct {
+		name  string
+		third func(s *sim, send Send)
+		more  uint64
+	}{
+		{"its answer arrives", func(s *sim, send Send) {
+			s.now += slowServer / 2
+			s.parties[1].Reply(s.now, send.Number, s.now, s.apply(2, send.Request))
+		}, more},
+		{"it does not answer", func(s *sim, _ Send) {
+			s.now += slowServer
+			s.parties[1].Tick(s.now)
+		}, 0},
+		{"it fails", func(s *sim, send Send) { s.parties[1].Failed(s.now, send.Number, false) }, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSim(t, 3, 2, 11)
+			u, p := s.user(0, "u"), s.parties[1]
+			s.run(10 * time.Millisecond)
+			s.servers[2].sessions["u"].epoch += more
+			call := p.Attach(s.now, lockkeeper.Session{ID: "u", TTL: u.ttl})
+			var third Send
+			for _, send := range p.Output().Sends {
+				if send.Server == 2 {
+					third = send
+					continue
+				}
+				p.Reply(s.now, send.Number, s.now, s.apply(send.Server, send.Request))
+			}
+			if s.answered(p, call) {
+				t.Fatal("refused before the third server has answered")
+			}
+			c.third(s, third)
+			if !s.answered(p, call) {
+				t.Fatal("not refused")
+			}
+			var refused *lockkeeper.Error
+			if err := s.answers[p][call].Err; !errors.As(err, &refused) || refused.Epoch != u.key.Epoch+c.more {
+				t.Errorf("refused with %v, want epoch %d", err, u.key.Epoch+c.more)
+			}
+		})
+	}
+}
+
+// One server has the session for another party, and a second one goes down while a Renew is on its way to it.
+// The party can't reach a majority any more, and says so at once.
+func TestFormerPartyIsRefusedWhenAServerGoesDown(t *testing.T) {
+	s := newSim(t, 3, 2, 11)
+	u := s.user(0, "u")
+	s.run(10 * time.Millisecond)
+	heir := &user{sim: s, p: s.parties[1], key: u.key, id: u.id, ttl: u.ttl}
+	s.cut[link{heir.p, 0}], s.cut[link{heir.p, 2}] = true, true
+	heir.p.Attach(s.now, lockkeeper.Session{ID: "u", TTL: u.ttl, Epoch: u.key.Epoch})
+	s.collect(heir.p)
+	s.run(10 * time.Millisecond)
+	call := u.p.Renew(s.now, u.key)
+	var last Send
+	for _, send := range u.p.Output().Sends {
+		if send.Server == 2 {
+			last = send
+			continue
+		}
+		u.p.Reply(s.now, send.Number, s.now, s.apply(send.Server, send.Request))
+	}
+	if s.answered(u.p, call) {
+		t.Fatalf("answered before the third server: %+v", s.answers[u.p][call])
+	}
+	u.p.Down(s.now, 2)
+	u.p.Failed(s.now, last.Number, false)
+	if !s.answered(u.p, call) || !errors.Is(s.answers[u.p][call].Err, lockkeeper.ErrSession) {
+		t.Errorf("the answer is %+v, want ErrSession", s.answers[u.p][call])
+	}
+}

@@ -235,7 +235,6 @@ func (p *Party) takeClaims(f flight, number uint64, sent time.Duration, r Reply,
 		}
 		if c.phase == ended {
 			c.listed(i, st)
-			p.lateEvidence(c, i, evidence{state: st, now: r.Now, sent: sent}, now)
 			continue
 		}
 		p.apply(c, i, evidence{state: st, now: r.Now, sent: sent, got: now, reply: true})

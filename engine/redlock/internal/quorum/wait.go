@@ -36,21 +36,7 @@ const (
 // decideWait answers a claim that is not granted: a try as soon as it is decided, another one when a
 // majority has queued it. Then it resolves a split vote, and sets the times of the next questions.
 func (p *Party) decideWait(c *claim, now time.Duration) {
-	known, refusals, flying, votes := 0, 0, 0, p.currentVotes(c, now)
-	for i := range c.at {
-		b := &c.at[i]
-		if b.known || b.ended {
-			known++
-		}
-		if b.ended {
-			refusals++
-		}
-		seat := &c.session.seats[i]
-		renewing := b.counts() && (seat.renewing || seat.restoring || seat.attaching)
-		if p.usable(c.session, i) && (b.claiming || b.stamping || b.returning || renewing || !b.sent && !b.ended) {
-			flying++
-		}
-	}
+	known, refusals, flying, votes := p.tally(c, now)
 	w := &c.wait
 	if known < p.majority || votes >= p.majority {
 		p.setPoll(c, now)
@@ -90,6 +76,46 @@ func (p *Party) decideWait(c *claim, now time.Duration) {
 		p.resolveSplit(c, now)
 	}
 	p.setPoll(c, now)
+}
+
+// tally returns of how many servers the party knows what they did with c, how many of these will never vote
+// for it, how many may still send an answer that bears on its votes, and how many votes count now.
+func (p *Party) tally(c *claim, now time.Duration) (known, refusals, flying, votes int) {
+	for i := range c.at {
+		b := &c.at[i]
+		if b.known || b.ended {
+			known++
+		}
+		if b.ended {
+			refusals++
+		}
+		if p.flying(c, i) || c.wantsTry() && p.joining(c, i) {
+			flying++
+		}
+	}
+	return known, refusals, flying, p.currentVotes(c, now)
+}
+
+// flying reports whether a request to a server is on its way, or due, whose answer bears on c's votes.
+func (p *Party) flying(c *claim, i int) bool {
+	b, seat := &c.at[i], &c.session.seats[i]
+	renewing := b.counts() && (seat.renewing || seat.restoring || seat.attaching)
+	return p.usable(c.session, i) && (b.claiming || b.stamping || b.returning || renewing || !b.sent && !b.ended)
+}
+
+// joining reports whether a server may soon have the session of c, and vote for c: it is being connected
+// for the first time, or gets the session. A try that fewer servers refuse than a majority waits for it,
+// because one of those may not have executed yet a release that a majority has.
+func (p *Party) joining(c *claim, i int) bool {
+	b, seat := &c.at[i], &c.session.seats[i]
+	switch {
+	case b.counts() || b.ended:
+		return false
+	case !p.reported[i]:
+		return true
+	}
+	return p.up[i] && seat.other == 0 && !seat.joined &&
+		(seat.absent || seat.renewing || seat.restoring || seat.attaching)
 }
 
 // answerWhenPassed answers that c waits, as soon as its ticket has passed on the servers' clocks. Then
@@ -173,6 +199,21 @@ func (p *Party) ask(c *claim, i int) {
 	}
 }
 
+// waitEnd returns when the wait of c is over: at its bound, but not before the servers have answered its
+// first question. So a wait that is shorter than a round trip gets a free lock, and names who has another
+// one. Servers that don't answer can make it last until decisive after its beginning.
+func (p *Party) waitEnd(c *claim, now time.Duration) time.Duration {
+	if c.bound > now {
+		return c.bound
+	}
+	known, _, flying, votes := p.tally(c, now)
+	stamps := votes >= p.majority
+	if known < p.majority || stamps || !c.answered && votes+flying >= p.majority {
+		return max(c.bound, c.since+decisive)
+	}
+	return c.bound
+}
+
 // hopeless reports whether, at a majority, a hold that c does not steal is announced to last until
 // the wait is over (R8).
 func (p *Party) hopeless(c *claim) bool {
@@ -211,16 +252,4 @@ func (p *Party) reportTimeout(c *claim, now time.Duration) {
 		c.reportBy = 0
 		p.report(c, now)
 	}
-}
-
-// lateEvidence takes the blockers of a bounded wait from a server whose answer arrived after the bound,
-// if none came before. The end is not reported yet.
-func (p *Party) lateEvidence(c *claim, i int, e evidence, now time.Duration) {
-	if c.reportBy == 0 || len(c.refusals) > 0 || e.state.State != lockkeeper.Waiting {
-		return
-	}
-	b := &c.at[i]
-	b.state, b.now, b.stateSent = e.state, e.now, e.sent
-	c.refusals, c.position = p.blockers(c, now), p.position(c)
-	b.state = nil
 }
