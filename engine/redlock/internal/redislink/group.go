@@ -30,8 +30,10 @@ type Group struct {
 	servers *membership.Servers
 	links   []*redisLink
 
-	// advancing is held while the records are observed and changed. state is of the advance that
-	// began at began.
+	turn chan struct{} // filled by the advance that others wait for
+
+	// advancing is held while records that were observed are judged and changed. It guards what follows.
+	// state is of the observation that began latest.
 	advancing sync.Mutex
 	state     state
 	facts     []redisconn.Facts // by server; of the process RunID
@@ -48,7 +50,7 @@ type Group struct {
 
 // state is the outcome of an advance.
 type state struct {
-	began time.Time
+	began time.Time // the observation
 	plan  membership.Plan
 	seen  []membership.Record
 }
@@ -57,7 +59,7 @@ type state struct {
 // channels.
 func New(conns []redisconn.Server, prefix string) *Group {
 	g := &Group{prefix: prefix, conns: conns, facts: make([]redisconn.Facts, len(conns)),
-		forgetful: make([]bool, len(conns)), failed: make(chan struct{})}
+		forgetful: make([]bool, len(conns)), failed: make(chan struct{}), turn: make(chan struct{}, 1)}
 	all := make([]membership.Conn, len(conns))
 	for i, c := range conns {
 		all[i] = c
@@ -117,58 +119,94 @@ func (g *Group) raise(v membership.Vector) {
 	g.vector = v
 }
 
+// turnPatience is how long an advance waits for another one, whose outcome serves both. One that takes
+// longer waits for servers that don't answer.
+const turnPatience = 200 * time.Millisecond
+
 // advance observes all servers, and does what is to be done until nothing is. It returns the state
 // as of a moment after its call.
 func (g *Group) advance(ctx context.Context) state {
 	called := time.Now()
+	defer g.takeTurn(ctx)()
+	g.advancing.Lock()
+	s := g.state
+	g.advancing.Unlock()
+	again := !s.began.After(called)
+	for round := 0; again && round < maxRounds; round++ {
+		began := time.Now()
+		seen := g.servers.Observe(ctx)
+		s, again = g.proceed(ctx, began, seen)
+	}
+	return s
+}
+
+// takeTurn waits until no other advance is under way, for turnPatience at most. It returns the function
+// that ends the turn.
+func (g *Group) takeTurn(ctx context.Context) (end func()) {
+	timer := time.NewTimer(turnPatience)
+	defer timer.Stop()
+	select {
+	case g.turn <- struct{}{}:
+		return func() { <-g.turn }
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return func() {}
+}
+
+// proceed does what the observation seen, which began at began, calls for, unless a later one has arrived. It
+// reports whether a record may have changed.
+func (g *Group) proceed(ctx context.Context, began time.Time, seen []membership.Record) (s state, again bool) {
 	g.advancing.Lock()
 	defer g.advancing.Unlock()
-	if g.state.began.After(called) {
-		return g.state
+	if g.state.began.After(began) {
+		return g.state, false
 	}
-	for range maxRounds {
-		g.state = state{began: time.Now(), seen: g.servers.Observe(ctx)}
-		g.learn(ctx)
-		g.state.plan = g.decide()
-		g.setErr(g.state.plan.Err)
-		if slices.Contains(g.state.plan.Members, true) {
-			g.raise(g.state.plan.Vector)
-		}
-		if len(g.state.plan.Steps) == 0 || ctx.Err() != nil || !g.apply(ctx) {
-			break
-		}
+	g.state = state{began: began, seen: seen}
+	g.learn(ctx)
+	g.state.plan = g.decide()
+	g.setErr(g.state.plan.Err)
+	if slices.Contains(g.state.plan.Members, true) {
+		g.raise(g.state.plan.Vector)
 	}
+	again = len(g.state.plan.Steps) > 0 && ctx.Err() == nil && g.apply(ctx)
+	s = g.state
 	if ctx.Err() != nil {
 		g.state.began = time.Time{} // it is no answer for other callers
 	}
-	return g.state
+	return s, again
 }
 
-// learn inspects servers whose process is not known yet. A server that can't keep locks counts as
-// silent.
+// learn inspects servers whose process is not known yet. A server that can't keep locks, or does not
+// answer when the others have, counts as silent: no other server waits for it.
 func (g *Group) learn(ctx context.Context) {
-	var asking sync.WaitGroup
-	for i := range g.state.seen {
-		r := &g.state.seen[i]
+	seen, known := g.state.seen, 0
+	ask := make([]bool, len(seen))
+	for i := range seen {
+		if seen[i].Answered && g.facts[i].RunID == seen[i].RunID {
+			known++
+		} else {
+			ask[i] = seen[i].Answered
+		}
+	}
+	facts, errs := g.inspect(ctx, ask, known)
+	for i := range seen {
+		r := &seen[i]
 		if !r.Answered {
 			continue
 		}
-		asking.Go(func() {
-			if g.facts[i].RunID != r.RunID {
-				facts, err := redisconn.Inspect(ctx, g.conns[i])
-				if err != nil {
-					*r = membership.Record{Why: err}
-					return
-				}
-				g.facts[i] = facts
-			}
-			r.Loses = g.facts[i].Loses()
-			if err := g.facts[i].Refusal(); err != nil {
-				*r = membership.Record{Why: err}
-			}
-		})
+		if ask[i] && errs[i] != nil {
+			*r = membership.Record{Why: errs[i]}
+			continue
+		}
+		if ask[i] {
+			g.facts[i] = facts[i]
+		}
+		r.Loses = g.facts[i].Loses()
+		if err := g.facts[i].Refusal(); err != nil {
+			*r = membership.Record{Why: err}
+		}
 	}
-	asking.Wait()
 }
 
 // decide returns the plan for the servers as observed, with what the records lack.

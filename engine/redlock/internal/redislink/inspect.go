@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/engine/redlock/internal/membership"
@@ -91,40 +91,52 @@ const (
 
 // Facts asks all servers for their facts at the same time. errs says which did not answer.
 func (g *Group) Facts(ctx context.Context) (facts []redisconn.Facts, errs []error) {
+	return g.inspect(ctx, slices.Repeat([]bool{true}, len(g.conns)), 0)
+}
+
+// inspect asks some servers for their facts at the same time. Once the answers and known, the number of
+// servers that it need not ask, are a majority, it waits for the rest no longer than factsGrace.
+func (g *Group) inspect(ctx context.Context, ask []bool, known int) (facts []redisconn.Facts, errs []error) {
 	n := len(g.conns)
 	facts, errs = make([]redisconn.Facts, n), make([]error, n)
 	bounded, cancel := context.WithTimeout(ctx, factsBound)
 	defer cancel()
-	var mu sync.Mutex
-	done := make(chan struct{})
-	good, all, closed := 0, 0, false
+	type answer struct {
+		server int
+		facts  redisconn.Facts
+		err    error
+	}
+	answers := make(chan answer, n)
+	left := 0
 	for i := range g.conns {
+		if !ask[i] {
+			continue
+		}
+		left++
 		errs[i] = errors.New("no answer in time")
 		go func() {
 			f, err := redisconn.Inspect(bounded, g.conns[i])
-			mu.Lock()
-			defer mu.Unlock()
-			if closed {
-				return
-			}
-			facts[i], errs[i] = f, err
-			if all++; err == nil {
-				good++
-			}
-			if all == n {
-				close(done)
-			} else if good == n/2+1 {
-				time.AfterFunc(factsGrace, cancel)
-			}
+			answers <- answer{i, f, err}
 		}()
 	}
-	select {
-	case <-done:
-	case <-bounded.Done():
+	var grace <-chan time.Time
+	for left > 0 {
+		if known > n/2 && grace == nil {
+			grace = time.After(factsGrace)
+		}
+		select {
+		case a := <-answers:
+			left--
+			facts[a.server], errs[a.server] = a.facts, a.err
+			if a.err == nil {
+				known++
+			}
+		case <-grace:
+			left = 0
+		case <-bounded.Done():
+			left = 0
+		}
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	closed = true
 	return facts, errs
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -128,6 +129,104 @@ func (w *watched) do(i int, r quorum.Request) quorum.Reply {
 		w.t.Fatalf("server %d: %v", i, err)
 	}
 	return replies[0]
+}
+
+// stalling is a server that answers nothing about its facts until it goes on.
+type stalling struct {
+	redisconn.Server
+	goesOn chan struct{}
+}
+
+func (s *stalling) Pipeline(ctx context.Context, commands [][]any) ([]any, error) {
+	if commands[0][0] == "TIME" { // the first question of Inspect
+		select {
+		case <-s.goesOn:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return s.Server.Pipeline(ctx, commands)
+}
+
+// A server stops between two answers while the links of all servers are coming up. The others come up
+// without it.
+func TestServerThatStallsDelaysNoOther(t *testing.T) {
+	servers := []*testdb.Server{testdb.Redis(t), testdb.Redis(t), testdb.Redis(t)}
+	watch(t, "first", servers...).awaitStates("up", "up", "up") // it makes the set
+	var conns []redisconn.Server
+	for _, s := range servers {
+		conns = append(conns, redisconn.OwnGoRedis(&redis.Options{Addr: s.Addr()}))
+	}
+	stalled := &stalling{Server: conns[2], goesOn: make(chan struct{})}
+	conns[2] = stalled
+	w := watchConns(t, "me", conns)
+	w.await("two servers up", func() bool { return w.state[0] == "up" && w.state[1] == "up" })
+	close(stalled.goesOn)
+	w.awaitStates("up", "up", "up")
+}
+
+// An advance waits for a server that does not answer, because no majority does. Another advance, for a
+// server that has come back meanwhile, does not wait for that.
+func TestAdvanceIsNotDelayedByAnother(t *testing.T) {
+	servers := []*testdb.Server{testdb.Redis(t), testdb.Redis(t), testdb.Redis(t)}
+	watch(t, "first", servers...).awaitStates("up", "up", "up") // it makes the set
+	var conns []redisconn.Server
+	for _, s := range servers {
+		conns = append(conns, redisconn.OwnGoRedis(&redis.Options{Addr: s.Addr()}))
+	}
+	away := &awayServer{Server: conns[1], refused: make(chan struct{})}
+	silent := &silentServer{Server: conns[2], asked: make(chan struct{}), answers: make(chan struct{})}
+	away.away.Store(true)
+	conns[1], conns[2] = away, silent
+	g := New(conns, "lockkeeper:")
+	defer g.Close()
+	first, second := make(chan state, 1), make(chan state, 1)
+	go func() { first <- g.advance(t.Context()) }()
+	<-silent.asked
+	<-away.refused
+	away.away.Store(false)
+	go func() { second <- g.advance(t.Context()) }()
+	select {
+	case s := <-second:
+		if !s.plan.Members[0] || !s.plan.Members[1] {
+			t.Errorf("the members are %v: %v", s.plan.Members, s.plan.Err)
+		}
+	case <-first:
+		t.Error("the silent server has not answered, and the advance that waits for it has ended")
+	case <-time.After(patience):
+		t.Error("the second advance waits for the first")
+	}
+	close(silent.answers)
+	<-first
+}
+
+// awayServer refuses all pipelines while away is set. It closes refused at the first one.
+type awayServer struct {
+	redisconn.Server
+	away    atomic.Bool
+	once    sync.Once
+	refused chan struct{}
+}
+
+func (s *awayServer) Pipeline(ctx context.Context, commands [][]any) ([]any, error) {
+	if s.away.Load() {
+		s.once.Do(func() { close(s.refused) })
+		return nil, redisconn.ErrUnsent
+	}
+	return s.Server.Pipeline(ctx, commands)
+}
+
+// silentServer answers no pipeline before answers is closed. It closes asked at the first one.
+type silentServer struct {
+	redisconn.Server
+	once           sync.Once
+	asked, answers chan struct{}
+}
+
+func (s *silentServer) Pipeline(ctx context.Context, commands [][]any) ([]any, error) {
+	s.once.Do(func() { close(s.asked) })
+	<-s.answers
+	return s.Server.Pipeline(ctx, commands)
 }
 
 // Several parties that find empty servers at the same time make one set.
