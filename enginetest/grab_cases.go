@@ -110,9 +110,10 @@ var grabFlaws = []check{
 		dying.waitGranted(dying.last)
 	}},
 	{"F3/flaw F3.3 who lapsed is told, never silently put at the end", 0, func(w *world) {
-		dying, next := w.peerFor("lapsed", shortTTL), w.peer("next")
+		dying, next := w.renewedPeer("lapsed", shortTTL), w.peer("next")
 		id := dying.hold(exclusive("db")).Ref.ID
 		next.queue(exclusive("db"))
+		dying.dies()
 		next.waitGranted(next.last)
 		_, err := dying.engine.Claim(w.ctx(), dying.key, dying.wants[id])
 		w.is(err, lockkeeper.ErrSession) // the same request does not queue again
@@ -163,8 +164,7 @@ var grabFlaws = []check{
 		p, next := w.peer("one"), w.peer("next")
 		began := w.now()
 		p.holdAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, MaxHold: 300 * time.Millisecond})
-		next.queue(exclusive("db"))
-		next.waitGranted(next.last)
+		next.waitGranted(next.request(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: forever}))
 		w.between("granted", w.now()-began, 300*time.Millisecond, 300*time.Millisecond) // no TTL is added
 	}},
 	// F3.2: no call takes a time from the caller. Case T3.6c is the attempt of a stranger.

@@ -37,10 +37,11 @@ var lapseChecks = []check{
 	{"Lapsed/late lapse ends at once", stealing, func(w *world) {
 		victim, t, next := w.peer("victim"), w.peer("thief"), w.peer("next")
 		id := victim.hold(exclusive("db")).Ref.ID
-		t.queueAs(taker(1, 500*time.Millisecond, exclusive("db")))
+		const after = 2 * time.Second // time enough for the thief to give up
+		t.queueAs(taker(1, after, exclusive("db")))
 		asked := victim.waitAsked(id)
 		t.release(t.last) // the thief withdraws its ask, so the engine ends nothing
-		w.sleep(600 * time.Millisecond)
+		w.sleep(after + 100*time.Millisecond)
 		next.queue(exclusive("db"))
 		w.ok(victim.end(lapsed(id, lockkeeper.Stolen, asked.EndsAt)))
 		next.waitGranted(next.last)

@@ -117,8 +117,8 @@ var operatorChecks = []check{
 		const d = 500 * time.Millisecond
 		sent := w.now()
 		op.ask(freezing(string(lockkeeper.Root), d))
-		one.queue(exclusive("db"))
-		two.queue(exclusive("site"))
+		one.request(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: forever})
+		two.request(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("site")}, Wait: forever})
 		one.waitGranted(one.last)
 		two.waitGranted(two.last)
 		w.between("thawed", w.now()-sent, d, d)
@@ -129,8 +129,7 @@ var operatorChecks = []check{
 		sent := w.now()
 		op.ask(freezing("db", d))
 		op.leave()
-		next.queue(exclusive("db"))
-		next.waitGranted(next.last)
+		next.waitGranted(next.request(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: forever}))
 		w.between("thawed", w.now()-sent, d, d)
 	}},
 	{"R18/a frozen claim is ahead of nobody", freezes | trees | many | fifo, func(w *world) {

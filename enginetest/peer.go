@@ -141,6 +141,14 @@ func (p *peer) queue(targets ...lockkeeper.Target) uint64 {
 	return p.queueAs(lockkeeper.Want{Targets: targets, Wait: forever})
 }
 
+// request requests want, and returns its id. The claim may wait or not: use request for a claim that only
+// waits for a moment, which may have passed on a busy machine.
+func (p *peer) request(want lockkeeper.Want) uint64 {
+	p.Helper()
+	p.ask(want)
+	return p.last
+}
+
 // queueAs requests want. The claim must wait.
 func (p *peer) queueAs(want lockkeeper.Want) uint64 {
 	p.Helper()

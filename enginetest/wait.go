@@ -25,7 +25,7 @@ var waitChecks = []check{
 		one.hold(exclusive("db"))
 		sent := w.now()
 		const bound = 300 * time.Millisecond
-		id := two.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: bound})
+		id := two.request(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: bound})
 		two.waitEnded(id, lockkeeper.TimedOut)
 		w.between("the wait ended", w.now()-sent, bound, bound)
 		one.release(one.last)
@@ -45,9 +45,8 @@ var waitChecks = []check{
 	{"R8/who gives up is in nobody's way", fifo | shares, func(w *world) {
 		reader, writer, late := w.peer("reader"), w.peer("writer"), w.peer("late reader")
 		reader.hold(shared("db"))
-		writer.queueAs(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: 300 * time.Millisecond})
-		late.queue(shared("db"))
-		late.waitGranted(late.last)
+		writer.request(lockkeeper.Want{Targets: []lockkeeper.Target{exclusive("db")}, Wait: 300 * time.Millisecond})
+		late.waitGranted(late.request(lockkeeper.Want{Targets: []lockkeeper.Target{shared("db")}, Wait: forever}))
 	}},
 	{"R8/a wait that is outlasted fails at once", 0, func(w *world) {
 		one, two := w.peer("one"), w.peer("two")
@@ -109,7 +108,7 @@ var softChecks = []check{
 	}},
 	{"R9/the quiet period runs from the last hold", softWriters | shares, func(w *world) {
 		reader, writer := w.peer("reader"), w.peer("soft writer")
-		const quiet = 400 * time.Millisecond
+		const quiet = 2 * time.Second // time enough to interrupt it
 		reader.hold(shared("db"))
 		id := writer.queueAs(soft(quiet, "db"))
 		reader.release(reader.last)
@@ -127,7 +126,7 @@ var softChecks = []check{
 		p := w.peer("soft writer")
 		const quiet = 300 * time.Millisecond
 		began := w.now()
-		p.waitGranted(p.queueAs(soft(quiet, "db")))
+		p.waitGranted(p.request(soft(quiet, "db")))
 		w.between("granted", w.now()-began, quiet, quiet)
 	}},
 	{"R9/the refused leave no trace", softWriters | shares | many, func(w *world) {
