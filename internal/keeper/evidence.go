@@ -16,7 +16,7 @@ import (
 // evidence as a watch does: one claim at a time, within an allowance of visits. Only readers of
 // evidence wait for the allowance.
 
-// evidence is the computed evidence of one claim. Keeper.explaining guards it.
+// evidence is the computed evidence of one claim. publisher.explaining guards it.
 type evidence struct {
 	known   bool
 	full    lockkeeper.Status // with the evidence, if current
@@ -25,7 +25,7 @@ type evidence struct {
 }
 
 // allowance is the number of claims that the keeper may still visit for evidence. It grows with
-// time. Keeper.mu guards it.
+// time. publisher.mu guards it.
 type allowance struct {
 	left int // below 0 after the last computation visited more claims than were left
 	at   time.Duration
@@ -58,23 +58,23 @@ func waits(st *lockkeeper.Status) bool { return st.State == lockkeeper.Waiting |
 
 // explain computes the evidence of c, and returns how many claims it visited for that. The caller
 // holds the mutex.
-func (k *Keeper) explain(c *change) (looks int) {
-	before := k.table.Counted()
-	st, found := k.table.Explain(c.status.Ref)
+func (p *publisher) explain(c *change) (looks int) {
+	before := p.table.Counted()
+	st, found := p.table.Explain(c.status.Ref)
 	c.known, c.full, c.current = true, st, found && st.Change == c.status.Change
-	return k.table.Counted() - before
+	return p.table.Counted() - before
 }
 
 // deliver yields changes, with evidence unless q is brief, and reports whether the caller wants
 // more. If a waiting claim has changed again meanwhile, deliver omits it when q follows, because
 // the later change will come; otherwise it yields the earlier status without evidence.
-func (k *Keeper) deliver(ctx context.Context, q lockkeeper.Query, changes []*change, yield statusFunc) bool {
+func (p *publisher) deliver(ctx context.Context, q lockkeeper.Query, changes []*change, yield statusFunc) bool {
 	if q.Sees != nil {
 		changes = slices.DeleteFunc(changes, func(c *change) bool { return !q.Sees(&c.status) })
 	}
 	for some := range slices.Chunk(changes, mostExplained) {
 		if !q.Brief {
-			if err := k.explainAll(ctx, q.Follow, some); err != nil {
+			if err := p.explainAll(ctx, q.Follow, some); err != nil {
 				if !q.Follow || ctx.Err() == nil {
 					yield(lockkeeper.Status{}, err)
 				}
@@ -100,18 +100,18 @@ func (k *Keeper) deliver(ctx context.Context, q lockkeeper.Query, changes []*cha
 
 // explainAll computes the evidence of the waiting claims among changes, and waits until all of it
 // is safe.
-func (k *Keeper) explainAll(ctx context.Context, follows bool, changes []*change) error {
+func (p *publisher) explainAll(ctx context.Context, follows bool, changes []*change) error {
 	for _, c := range changes {
 		if waits(&c.status) {
-			if err := k.explainOne(ctx, c); err != nil {
+			if err := p.explainOne(ctx, c); err != nil {
 				return err
 			}
 		}
 	}
 	for _, c := range changes {
-		safe := k.safeToList
+		safe := p.safeToList
 		if follows {
-			safe = k.waitSafe // a watch waits even while the log is stuck
+			safe = p.waitSafe // a watch waits even while the log is stuck
 		}
 		if err := safe(ctx, c.commit); err != nil {
 			return err
@@ -121,15 +121,15 @@ func (k *Keeper) explainAll(ctx context.Context, follows bool, changes []*change
 }
 
 // explainOne computes the evidence of c, unless another reader has.
-func (k *Keeper) explainOne(ctx context.Context, c *change) error {
+func (p *publisher) explainOne(ctx context.Context, c *change) error {
 	select {
-	case k.explaining <- struct{}{}:
-		defer func() { <-k.explaining }()
+	case p.explaining <- struct{}{}:
+		defer func() { <-p.explaining }()
 	case <-ctx.Done():
 		return unavailable(context.Cause(ctx))
 	}
 	for !c.known {
-		wait, err := k.tryExplain(c)
+		wait, err := p.tryExplain(c)
 		if err != nil {
 			return err
 		}
@@ -148,18 +148,18 @@ func (k *Keeper) explainOne(ctx context.Context, c *change) error {
 }
 
 // tryExplain computes the evidence of c, or returns the time until the allowance permits it.
-func (k *Keeper) tryExplain(c *change) (wait time.Duration, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (p *publisher) tryExplain(c *change) (wait time.Duration, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
-	case k.closed:
+	case p.closed:
 		return 0, unavailable(errClosed)
-	case k.record.broken != nil:
-		return 0, k.record.broken
-	case !k.allowance.refill(k.clock()):
-		return k.allowance.wait(), nil
+	case p.record.broken != nil:
+		return 0, p.record.broken
+	case !p.allowance.refill(p.clock()):
+		return p.allowance.wait(), nil
 	}
-	k.allowance.left -= k.explain(c)
-	c.commit = k.record.latest
+	p.allowance.left -= p.explain(c)
+	c.commit = p.record.latest
 	return 0, nil
 }

@@ -17,52 +17,39 @@
 //
 // So no caller, session or watcher learns of a state that a crash can undo. The exceptions are
 // renewals, releases and departures: a crash may lose them, and that is harmless (see [Log]).
+//
+// A [View] does the second half of that, lists and notifications, for a table that others step.
 package keeper
 
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/attached"
-	"github.com/lockkeeper/lockkeeper/internal/watching"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
 // A Keeper keeps one table in this process. It is safe for concurrent use.
 type Keeper struct {
+	publisher
 	guarantees lockkeeper.Guarantees
-	clock      func() time.Duration // the engine's time; never goes back
 
-	explaining chan struct{} // semaphore of one: its holder computes evidence; acquired before mu
-	staleList  sync.Mutex    // held while a list reads the log's safe table
-
-	mu        sync.Mutex // guards the fields below; never held while a notify runs
-	table     *table.Table
-	command   table.Command // of the current step; fields that its Op does not use are stale
-	sessions  attached.Sessions[struct{}]
-	watchers  watching.Index[*watcher]
-	changes   uint64 // the number of the latest change
-	allowance allowance
-	timer     *time.Timer
-	timerAt   time.Duration // when timer fires; lockkeeper.Forever if never
-	closed    bool
-
-	log    Log // nil: nothing outlives this process
-	record logState
+	// Guarded by mu.
+	command table.Command // of the current step; fields that its Op does not use are stale
+	timer   *time.Timer
+	timerAt time.Duration // when timer fires; lockkeeper.Forever if never
 }
 
 // New returns a Keeper of an empty table. clock is the engine's time: it must be
 // monotonic, safe for concurrent use, and 0 or more.
 func New(g lockkeeper.Guarantees, clock func() time.Duration) *Keeper {
-	k := &Keeper{
-		guarantees: g, clock: clock, table: table.New(), timerAt: lockkeeper.Forever,
-		explaining: make(chan struct{}, 1),
-		allowance:  allowance{left: mostLooks},
+	return &Keeper{
+		publisher:  newPublisher(clock),
+		guarantees: g,
+		timerAt:    lockkeeper.Forever,
 	}
-	return k
 }
 
 // Guarantees implements lockkeeper.Engine.
@@ -259,7 +246,7 @@ func (k *Keeper) unlockDecided(news *news, commit *Commit, refused error) *Commi
 // delivers the notifications when the commit is safe.
 func (k *Keeper) gatherStep(own string, refused error) (*news, *Commit) {
 	if k.log == nil {
-		return k.collect(own, refused), nil
+		return k.collect(&k.command, own, refused == nil, k.command.At), nil
 	}
 	return nil, k.appendStep(own, refused)
 }

@@ -17,50 +17,58 @@ type statusFunc = func(lockkeeper.Status, error) bool
 // List implements lockkeeper.Engine. With a log it yields only safe statuses, because clients also
 // learn of grants from lists. A stuck log, such as on a full disk, does not block a list.
 func (k *Keeper) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
-	return func(yield func(lockkeeper.Status, error) bool) {
-		if err := q.Check(); err != nil {
-			yield(lockkeeper.Status{}, err)
-			return
-		}
-		w, now, commit, err := k.look(ctx, q)
-		defer k.unwatch(w)
-		if err == nil && !q.MayKeep(len(now)) {
-			err, now = errTooLong, nil
-		}
-		if err == nil {
-			err = k.safeToList(ctx, commit)
-		}
-		wanted := false
-		switch {
-		case err == nil:
-			wanted = k.deliver(ctx, q, now, yield)
-		case q.Stale && !q.Follow && k.log != nil && err != errTooLong:
-			k.listStale(ctx, q, err, yield)
-		default:
-			yield(lockkeeper.Status{}, err)
-		}
-		q.MayKeep(-len(now))
-		if wanted && w != nil {
-			k.watch(ctx, w, yield)
-		}
+	return func(yield func(lockkeeper.Status, error) bool) { k.list(ctx, q, k.look, yield) }
+}
+
+// A lookFunc lists the claims and freezes that q selects, and adds a watcher if q follows, in one
+// step: no change falls between the list and the watch. The caller may send the list when the commit
+// is safe.
+type lookFunc = func(ctx context.Context, q lockkeeper.Query) (*watcher, []*change, *Commit, error)
+
+// list yields what look lists, and then, if q follows, the changes.
+func (p *publisher) list(ctx context.Context, q lockkeeper.Query, look lookFunc, yield statusFunc) {
+	if err := q.Check(); err != nil {
+		yield(lockkeeper.Status{}, err)
+		return
+	}
+	w, now, commit, err := look(ctx, q)
+	defer p.unwatch(w)
+	if err == nil && !q.MayKeep(len(now)) {
+		err, now = errTooLong, nil
+	}
+	if err == nil {
+		err = p.safeToList(ctx, commit)
+	}
+	wanted := false
+	switch {
+	case err == nil:
+		wanted = p.deliver(ctx, q, now, yield)
+	case q.Stale && !q.Follow && p.log != nil && err != errTooLong:
+		p.listStale(ctx, q, err, yield)
+	default:
+		yield(lockkeeper.Status{}, err)
+	}
+	q.MayKeep(-len(now))
+	if wanted && w != nil {
+		p.watch(ctx, w, yield)
 	}
 }
 
 // safeToList waits until the commit is safe. It returns an error at once while the log is stuck.
-func (k *Keeper) safeToList(ctx context.Context, commit *Commit) error {
+func (p *publisher) safeToList(ctx context.Context, commit *Commit) error {
 	for commit != nil {
 		select {
 		case <-commit.done:
 			return commit.err
 		default:
-			k.log.StartCommit()
+			p.log.StartCommit()
 		}
 		select {
 		case <-commit.done:
 		case <-ctx.Done():
-			return k.waitSafe(ctx, commit)
-		case <-k.log.Stuck():
-			if err := k.log.Admit(true); err != nil {
+			return p.waitSafe(ctx, commit)
+		case <-p.log.Stuck():
+			if err := p.log.Admit(true); err != nil {
 				return err
 			}
 		}
@@ -72,15 +80,15 @@ func (k *Keeper) safeToList(ctx context.Context, commit *Commit) error {
 const staleTime = 700 * time.Millisecond
 
 // listStale yields the claims that q selects from the log's safe table, and then why as the error.
-func (k *Keeper) listStale(ctx context.Context, q lockkeeper.Query, why error, yield statusFunc) {
+func (p *publisher) listStale(ctx context.Context, q lockkeeper.Query, why error, yield statusFunc) {
 	soon, cancel := context.WithTimeout(ctx, staleTime)
 	defer cancel()
-	t, err := k.log.Safe(soon)
+	t, err := p.log.Safe(soon)
 	if err != nil {
 		yield(lockkeeper.Status{}, why)
 		return
 	}
-	ago, all := max(k.clock()-t.Now(), 1), k.staleStatuses(t, q)
+	ago, all := max(p.clock()-t.Now(), 1), p.staleStatuses(t, q)
 	if !q.MayKeep(len(all)) {
 		yield(lockkeeper.Status{}, errTooLong)
 		return
@@ -101,9 +109,9 @@ func (k *Keeper) listStale(ctx context.Context, q lockkeeper.Query, why error, y
 
 // staleStatuses returns the statuses that q selects from a table that no longer changes. It stops
 // computing evidence after mostLooks visits.
-func (k *Keeper) staleStatuses(t *table.Table, q lockkeeper.Query) []lockkeeper.Status {
-	k.staleList.Lock()
-	defer k.staleList.Unlock()
+func (p *publisher) staleStatuses(t *table.Table, q lockkeeper.Query) []lockkeeper.Status {
+	p.staleList.Lock()
+	defer p.staleList.Unlock()
 	brief := q
 	brief.Brief = true
 	all := slices.Collect(t.List(brief))
@@ -118,9 +126,7 @@ func (k *Keeper) staleStatuses(t *table.Table, q lockkeeper.Query) []lockkeeper.
 	return all
 }
 
-// look lists the claims and freezes that q selects, and adds a watcher if q follows, in one step:
-// no change falls between the list and the watch. The caller may send the list when the commit is
-// safe.
+// look is a lookFunc that lets time pass first.
 func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*watcher, []*change, *Commit, error) {
 	if err := k.lock(ctx, false); err != nil {
 		return nil, nil, nil, err
@@ -129,11 +135,7 @@ func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*watcher, []*cha
 	_, _ = k.table.Step(&k.command) // a Pass is never refused
 	now := k.present(q)
 	news, _ := k.gatherStep("", nil) // for existing watchers; the list of w includes the step
-	var w *watcher
-	if q.Follow {
-		w = &watcher{query: q, since: k.changes, wakeup: make(chan struct{}, 1)}
-		k.watchers.Add(q, w)
-	}
+	w := k.follow(q)
 	commit := k.record.latest
 	k.arm()
 	k.mu.Unlock()
@@ -141,20 +143,30 @@ func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*watcher, []*cha
 	return w, now, commit, nil
 }
 
+// follow adds a watcher if q follows, else it returns nil. The caller holds the mutex.
+func (p *publisher) follow(q lockkeeper.Query) *watcher {
+	if !q.Follow {
+		return nil
+	}
+	w := &watcher{query: q, since: p.changes, wakeup: make(chan struct{}, 1)}
+	p.watchers.Add(q, w)
+	return w
+}
+
 // present returns the current statuses that q selects. It stops computing evidence after mostLooks
 // visits. The caller holds the mutex.
-func (k *Keeper) present(q lockkeeper.Query) []*change {
+func (p *publisher) present(q lockkeeper.Query) []*change {
 	var now []change
 	brief, looks := q, 0
 	brief.Brief = true
-	for st := range k.table.List(brief) {
+	for st := range p.table.List(brief) {
 		now = append(now, change{status: st})
 	}
 	all := make([]*change, len(now))
 	for i := range now {
 		c := &now[i]
 		if all[i] = c; !q.Brief && waits(&c.status) && looks < mostLooks {
-			looks += k.explain(c)
+			looks += p.explain(c)
 		}
 	}
 	return all

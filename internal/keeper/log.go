@@ -80,7 +80,7 @@ func (c *Commit) Err() error { return c.err }
 // session with a TTL of 30 s lives up to 15 intervals longer.
 const recordInterval = 100 * time.Millisecond
 
-// logState is the keeper's state of its log. Keeper.mu guards it, except for the channels.
+// logState is the keeper's state of its log. publisher.mu guards it, except for the channels.
 type logState struct {
 	last        *Commit       // commit of the latest entry; nil if there was none
 	at          time.Duration // time of the latest entry
@@ -173,7 +173,7 @@ func (k *Keeper) stage(own string, refused error, commit *Commit, changes uint64
 	}
 	r.pending[last].changes = changes
 	n := r.pending[last].news
-	k.gather(n, own, refused)
+	k.gather(n, &k.command, own, refused == nil, k.command.At)
 	if len(n.items) > 0 || len(n.changes) > 0 {
 		k.log.StartCommit()
 	}
@@ -196,12 +196,12 @@ func (k *Keeper) closeNews(session string) {
 
 // showsUnsafe reports whether one of claims shows a change that is not known to be safe. The caller
 // holds the mutex.
-func (k *Keeper) showsUnsafe(claims []lockkeeper.Status) bool {
-	if k.log == nil {
+func (p *publisher) showsUnsafe(claims []lockkeeper.Status) bool {
+	if p.log == nil {
 		return false
 	}
 	for i := range claims {
-		if claims[i].Change > k.record.safeChanges {
+		if claims[i].Change > p.record.safeChanges {
 			return true
 		}
 	}
@@ -210,8 +210,8 @@ func (k *Keeper) showsUnsafe(claims []lockkeeper.Status) bool {
 
 // safely waits until the commit of a decision is safe. It returns refused, which is the decision if
 // the table refused the command, or the error that keeps the decision from being safe.
-func (k *Keeper) safely(ctx context.Context, commit *Commit, refused error) error {
-	if err := k.waitSafe(ctx, commit); err != nil {
+func (p *publisher) safely(ctx context.Context, commit *Commit, refused error) error {
+	if err := p.waitSafe(ctx, commit); err != nil {
 		return err
 	}
 	return refused
@@ -219,19 +219,19 @@ func (k *Keeper) safely(ctx context.Context, commit *Commit, refused error) erro
 
 // waitSafe waits until the commit is safe. A nil commit is safe. If ctx ends before that, the
 // outcome is unknown, and the caller may repeat the command (R16).
-func (k *Keeper) waitSafe(ctx context.Context, commit *Commit) error {
+func (p *publisher) waitSafe(ctx context.Context, commit *Commit) error {
 	if commit == nil {
 		return nil
 	}
 	select {
 	case <-commit.done:
 	default:
-		k.log.StartCommit()
+		p.log.StartCommit()
 		select {
 		case <-commit.done:
 		case <-ctx.Done():
 			err := unavailable(context.Cause(ctx))
-			if why := k.log.Admit(true); why != nil {
+			if why := p.log.Admit(true); why != nil {
 				err = unavailable(fmt.Errorf("%w: %w", context.Cause(ctx), why))
 			}
 			return err

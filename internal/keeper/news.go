@@ -3,6 +3,7 @@ package keeper
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/table"
@@ -28,33 +29,33 @@ type item struct {
 // newsRoom keeps the memory of delivered news for reuse.
 var newsRoom = sync.Pool{New: func() any { return new(news) }}
 
-// collect returns notifications for the claims that the step changed, except the claim of the
-// command and claims of the session own; nil if there are none. The caller holds the mutex.
-func (k *Keeper) collect(own string, refused error) *news {
-	c, events := &k.command, k.table.Events()
-	if len(events) == 0 || len(events) == 1 && k.watchers.Len() == 0 && refused == nil && about(c, events[0].Ref) {
+// collect is gather with new news; nil if there are no notifications.
+func (p *publisher) collect(c *table.Command, own string, replied bool, now time.Duration) *news {
+	events := p.table.Events()
+	if len(events) == 0 || len(events) == 1 && p.watchers.Len() == 0 && replied && about(c, events[0].Ref) {
 		return nil
 	}
 	n := newsRoom.Get().(*news)
-	k.gather(n, own, refused)
+	p.gather(n, c, own, replied, now)
 	return n
 }
 
-// gather adds the notifications of the step to n. The caller holds the mutex.
-// A refusal has no status, and time may have changed the claim that the refused command is about: the
-// session is notified of that claim too.
-func (k *Keeper) gather(n *news, own string, refused error) {
-	c, events := &k.command, k.table.Events()
+// gather adds the notifications of the step of c to n: of the claims that it changed, except the
+// claims of the session own and, if replied is set, the claim of c, whose status the caller has from
+// the reply. A refusal has no status, and time may have changed the claim that the refused command is
+// about: the session is notified of that claim too. The caller holds the mutex.
+func (p *publisher) gather(n *news, c *table.Command, own string, replied bool, now time.Duration) {
+	events := p.table.Events()
 	for i := range events {
 		ev := &events[i]
-		if k.watchers.Len() > 0 {
-			k.notifyWatchers(ev, n)
+		if p.watchers.Len() > 0 {
+			p.notifyWatchers(ev, n, now)
 		}
-		if ev.Path != "" || ev.Ref.Session == own || refused == nil && about(c, ev.Ref) {
+		if ev.Path != "" || ev.Ref.Session == own || replied && about(c, ev.Ref) {
 			continue
 		}
-		if notify := k.sessions.Notify(ev.Ref.Session); notify != nil {
-			if st, ok := k.table.Status(ev.Ref); ok {
+		if notify := p.sessions.Notify(ev.Ref.Session); notify != nil {
+			if st, ok := p.table.Status(ev.Ref); ok {
 				n.add(ev.Ref.Session, notify, st)
 			}
 		}

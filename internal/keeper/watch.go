@@ -21,7 +21,7 @@ type watcher struct {
 	since  uint64        // its list includes the changes up to this one
 	wakeup chan struct{} // filled when pending gets a change or the watcher ends
 
-	// Guarded by Keeper.mu.
+	// Guarded by publisher.mu.
 	pending   []*change       // unread, oldest first; nil: replaced by a later change
 	unread    time.Duration   // the later of the last read and the arrival of the first unread change
 	taken     int             // number of entries removed from the front of pending
@@ -155,33 +155,33 @@ func (w *watcher) take(room []*change) []*change {
 // notifyWatchers gives the change of an event to the watchers that select it. With a log it adds
 // the change to n instead; publish gives it to the watchers when the step is safe. The caller holds
 // the mutex.
-func (k *Keeper) notifyWatchers(ev *table.Event, n *news) {
-	if !k.watchers.MayWatch(ev.Ref) {
+func (p *publisher) notifyWatchers(ev *table.Event, n *news, now time.Duration) {
+	if !p.watchers.MayWatch(ev.Ref) {
 		return
 	}
-	c := k.changeOf(ev)
+	c := p.changeOf(ev)
 	if c == nil {
 		return
 	}
-	for w := range k.watchers.Selecting(&c.status) {
+	for w := range p.watchers.Selecting(&c.status) {
 		if c.number == 0 {
-			k.changes++
-			c.number, c.about = k.changes, subject{ev.Ref, ev.Path}
+			p.changes++
+			c.number, c.about = p.changes, subject{ev.Ref, ev.Path}
 		}
-		if k.log != nil {
+		if p.log != nil {
 			n.changes = append(n.changes, c)
 			return
 		}
-		k.offer(w, c, k.command.At)
+		p.offer(w, c, now)
 	}
 }
 
 // changeOf returns the change of an event; nil if the table no longer knows its subject.
-func (k *Keeper) changeOf(ev *table.Event) *change {
+func (p *publisher) changeOf(ev *table.Event) *change {
 	st, ok := lockkeeper.Status{}, false
 	if ev.Path == "" {
-		st, ok = k.table.Status(ev.Ref)
-	} else if st, ok = k.table.Freeze(ev.Path); ev.Kind == table.Thawed || !ok {
+		st, ok = p.table.Status(ev.Ref)
+	} else if st, ok = p.table.Freeze(ev.Path); ev.Kind == table.Thawed || !ok {
 		target := lockkeeper.Target{Path: ev.Path, Mode: lockkeeper.ModeExclusive}
 		st = lockkeeper.Status{
 			Ref: ev.Ref, State: lockkeeper.Ended, Reason: ev.Reason, Grants: []lockkeeper.Grant{{Target: target}},
@@ -195,32 +195,32 @@ func (k *Keeper) changeOf(ev *table.Event) *change {
 }
 
 // offer gives a change to a watcher that selects it. The caller holds the mutex.
-func (k *Keeper) offer(w *watcher, c *change, now time.Duration) {
+func (p *publisher) offer(w *watcher, c *change, now time.Duration) {
 	if c.number > w.since && !w.put(c, now) {
-		k.watchers.Remove(w)
+		p.watchers.Remove(w)
 	}
 }
 
 // publish gives safe changes to their watchers. The caller holds the mutex.
-func (k *Keeper) publish(changes []*change) {
-	now := k.clock()
+func (p *publisher) publish(changes []*change) {
+	now := p.clock()
 	for _, c := range changes {
-		for w := range k.watchers.Selecting(&c.status) {
-			k.offer(w, c, now)
+		for w := range p.watchers.Selecting(&c.status) {
+			p.offer(w, c, now)
 		}
 	}
 }
 
 // watch yields changes until ctx or the watcher ends.
-func (k *Keeper) watch(ctx context.Context, w *watcher, yield statusFunc) {
+func (p *publisher) watch(ctx context.Context, w *watcher, yield statusFunc) {
 	var room []*change
 	for {
-		changes, err := k.next(w, room[:0])
+		changes, err := p.next(w, room[:0])
 		if err != nil {
 			yield(lockkeeper.Status{}, err)
 			return
 		}
-		wanted := k.deliver(ctx, w.query, changes, yield)
+		wanted := p.deliver(ctx, w.query, changes, yield)
 		w.query.MayKeep(-len(changes))
 		if !wanted {
 			return
@@ -238,28 +238,28 @@ func (k *Keeper) watch(ctx context.Context, w *watcher, yield statusFunc) {
 }
 
 // next takes the oldest unread changes.
-func (k *Keeper) next(w *watcher, room []*change) ([]*change, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (p *publisher) next(w *watcher, room []*change) ([]*change, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
-	case k.closed:
+	case p.closed:
 		return nil, unavailable(errClosed)
-	case k.record.broken != nil:
-		return nil, k.record.broken
+	case p.record.broken != nil:
+		return nil, p.record.broken
 	case w.err != nil:
 		return nil, w.err
 	}
-	w.unread = k.clock()
+	w.unread = p.clock()
 	return w.take(room), nil
 }
 
 // unwatch removes a watcher; w may be nil.
-func (k *Keeper) unwatch(w *watcher) {
+func (p *publisher) unwatch(w *watcher) {
 	if w == nil {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.watchers.Remove(w)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watchers.Remove(w)
 	w.end(w.err)
 }
