@@ -64,16 +64,19 @@ func (r *Replica) applyBatch(index uint64, batch []byte) error {
 			return err
 		}
 		batch = rest
-		a := Answer{Call: o.call}
+		a, mine := Answer{Call: o.call}, o.node == r.config.ID && o.incarnation == r.config.Incarnation
+		if !mine {
+			a.Call = 0
+		}
 		if q.setting != nil {
 			a.Revision, a.Err = r.applySetting(index, q.setting)
 		} else {
 			a.Reply, a.Err = r.table.Step(&q.command)
 			if r.config.Applied != nil {
-				r.config.Applied(index, r.table, &q.command)
+				r.config.Applied(Applied{Index: index, Table: r.table, Command: &q.command, Answer: a})
 			}
 		}
-		if o.node == r.config.ID && o.incarnation == r.config.Incarnation {
+		if mine {
 			r.answer(a)
 		}
 	}

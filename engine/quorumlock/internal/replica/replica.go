@@ -32,14 +32,22 @@ type Config struct {
 	MaxEntry     int // bytes of a batch, unless one call is larger
 	MaxUnwritten int // bytes of entries that are not durable yet, above which the node takes no more
 
-	// Applied is called after each command of the entry with that index, also within New. Until it
-	// returns, Table.Events has the events of the command. It must not change the table. It may be nil.
-	Applied func(index uint64, t *table.Table, c *table.Command)
+	// Applied is called after each command that the node applies, also within New. Until it returns,
+	// Table.Events has the events of the command. It must not change the table. It may be nil.
+	Applied func(Applied)
 
 	// Changed is called after a setting has changed, by the entry with that index or by a snapshot that
 	// ends there, also within New: from there on, Replica.Setting returns s. Who begins with no setting and
 	// applies all changes has all settings. It may be nil.
 	Changed func(index uint64, s Setting)
+}
+
+// Applied is a command of an entry of the log, as this node has applied it.
+type Applied struct {
+	Index   uint64 // of the entry
+	Table   *table.Table
+	Command *table.Command
+	Answer  Answer // Call is 0 unless it is a call of this process, which may have ended before
 }
 
 func (c *Config) check() error {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/history"
-	"github.com/lockkeeper/lockkeeper/table"
 )
 
 // A world runs machines and clients in virtual time, in one goroutine. All random choices come from
@@ -194,7 +193,7 @@ func (m *machine) config() Config {
 		MaxQueued:      1000,
 		MaxEntry:       4096,
 		MaxUnwritten:   1 << 20,
-		Applied:        func(index uint64, t *table.Table, c *table.Command) { m.judge.applied(m, index, t, c) },
+		Applied:        func(a Applied) { m.judge.applied(m, a.Index, a.Table, a.Command) },
 		Changed:        func(_ uint64, s Setting) { m.judge.changed(m, s) },
 	}
 }
