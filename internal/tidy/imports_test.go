@@ -54,6 +54,9 @@ var house = []room{
 	// messages between the nodes of a cluster
 	{"engine/quorumlock/internal/peers", ". engine/quorumlock/internal/replica internal/serve/limits internal/serve/wire",
 		"go.etcd.io/raft/v3 google.golang.org/protobuf"},
+	{"engine/quorumlock/internal/node", ". table internal/keeper internal/attached engine/quorumlock/internal/replica " +
+		"engine/quorumlock/internal/voters", ""}, // runs such a node
+	{"engine/quorumlock", ". table engine/quorumlock/internal/node engine/quorumlock/internal/replica", ""},
 	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote engine/redlock", ""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},

@@ -1,0 +1,236 @@
+package quorumlock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
+)
+
+func session(id string) lockkeeper.Session {
+	return lockkeeper.Session{ID: id, TTL: lockkeeper.DefaultTTL, Label: lockkeeper.Label{As: id}}
+}
+
+// follower returns a server that does not lead.
+func (c *cluster) follower() *server {
+	leader := c.leader()
+	for _, s := range c.servers {
+		if s != leader {
+			return s
+		}
+	}
+	return nil
+}
+
+func TestNodeWithoutContactEndsWatchersAndNotifiesSessions(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		at := c.follower()
+		var missed atomic.Int64
+		_, err := at.engine.Attach(t.Context(), session("ann"), func(all []lockkeeper.Status) {
+			if len(all) == 0 {
+				missed.Add(1)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := follow(t.Context(), at.engine)
+		c.isolate(at, true)
+		err = <-ended
+		if !errors.Is(err, lockkeeper.ErrUnavailable) || !errors.Is(err, replica.ErrNoLeader) {
+			t.Errorf("the watcher ended with %v", err)
+		}
+		if n := missed.Load(); n != 1 {
+			t.Errorf("the session was notified %d times that no leader is in contact", n)
+		}
+		c.isolate(at, false)
+		if err := at.engine.node.Read(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * tickTime)
+		if n := missed.Load(); n != 2 {
+			t.Errorf("the session was notified %d times, want once more when the contact is back", n)
+		}
+	})
+}
+
+func TestShortLossOfContactEndsNoWatcher(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		at := c.follower()
+		ended := follow(t.Context(), at.engine)
+		c.isolate(at, true)
+		time.Sleep(electionTicks * tickTime / 2)
+		c.isolate(at, false)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Errorf("the watcher ended with %v", err)
+		default:
+		}
+	})
+}
+
+func TestCallWithoutALeaderWaitsForItsOwnBound(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		at := c.follower()
+		c.isolate(at, true)
+		time.Sleep(5 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := at.engine.Attach(ctx, session("ann"), nil)
+		if !errors.Is(err, lockkeeper.ErrUnavailable) || !errors.Is(err, replica.ErrNoLeader) ||
+			!errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		began = time.Now()
+		if _, err = at.engine.Attach(t.Context(), session("ann"), nil); !errors.Is(err, replica.ErrNoLeader) {
+			t.Errorf("%v", err)
+		}
+		if took := time.Since(began); took < callTimeout || took > callTimeout+tickTime {
+			t.Errorf("without a bound it took %s", took)
+		}
+		time.AfterFunc(time.Second, func() { c.isolate(at, false) })
+		if _, err = at.engine.Attach(t.Context(), session("ann"), nil); err != nil {
+			t.Errorf("the contact came back: %v", err)
+		}
+	})
+}
+
+// A call that its caller has given up is not made when the leader is back.
+func TestGivenUpCallIsNotMade(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		at := c.follower()
+		c.isolate(at, true)
+		time.Sleep(5 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := at.engine.Attach(ctx, session("ann"), nil); !errors.Is(err, lockkeeper.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		c.isolate(at, false)
+		time.Sleep(10 * time.Second)
+		lease, err := at.engine.Attach(t.Context(), session("ann"), nil)
+		if err != nil {
+			t.Fatalf("the session exists already: %v", err)
+		}
+		if lease.Key.Epoch == 0 {
+			t.Errorf("%+v", lease)
+		}
+	})
+}
+
+func TestListOfANodeWithoutContact(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		at := c.follower()
+		lease, err := at.engine.Attach(t.Context(), session("ann"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}}}
+		if _, err = at.engine.Claim(t.Context(), lease.Key, want); err != nil {
+			t.Fatal(err)
+		}
+		c.isolate(at, true)
+		time.Sleep(5 * time.Second)
+		for range 2 {
+			var seen []lockkeeper.Status
+			var last error
+			for st, err := range at.engine.List(t.Context(), lockkeeper.Query{Stale: true}) {
+				if last = err; err == nil {
+					seen = append(seen, st)
+				}
+			}
+			var stale *lockkeeper.Error
+			if !errors.As(last, &stale) || !errors.Is(last, lockkeeper.ErrUnavailable) || stale.Stale < time.Second {
+				t.Errorf("a stale list ends with %v", last)
+			}
+			if len(seen) != 1 || seen[0].State != lockkeeper.Held {
+				t.Errorf("a stale list has %v", seen)
+			}
+		}
+		for _, err := range at.engine.List(t.Context(), lockkeeper.Query{}) {
+			if !errors.Is(err, replica.ErrNoLeader) {
+				t.Errorf("a list that may not be stale: %v", err)
+			}
+		}
+	})
+}
+
+// A leader that is cut off grants and renews nothing.
+func TestIsolatedLeaderGrantsNothing(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		old := c.leader()
+		lease, err := old.engine.Attach(t.Context(), session("ann"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.isolate(old, true)
+		if _, err := old.engine.Renew(t.Context(), lease.Key); !errors.Is(err, lockkeeper.ErrUnavailable) {
+			t.Errorf("a renewal: %v", err)
+		}
+		want := lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}}}
+		if st, err := old.engine.Claim(t.Context(), lease.Key, want); !errors.Is(err, lockkeeper.ErrUnavailable) {
+			t.Errorf("a claim: %v, %v", st, err)
+		}
+		for _, err := range old.engine.List(t.Context(), lockkeeper.Query{}) {
+			if !errors.Is(err, lockkeeper.ErrUnavailable) {
+				t.Errorf("a list: %v", err)
+			}
+		}
+	})
+}
+
+func TestNodeWithABrokenDiskStops(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		at := c.leader()
+		at.disk.mu.Lock()
+		at.disk.broken = errors.New("the disk is gone")
+		at.disk.mu.Unlock()
+		_, err := at.engine.Attach(t.Context(), session("ann"), nil)
+		if !errors.Is(err, replica.ErrStopped) || !strings.Contains(err.Error(), "the disk is gone") {
+			t.Errorf("%v", err)
+		}
+		other := c.servers[at.id%3]
+		if err := other.engine.node.Read(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := other.engine.Attach(t.Context(), session("bob"), nil); err != nil {
+			t.Errorf("at another node: %v", err)
+		}
+	})
+}
+
+func TestClosedNodeAnswersItsCalls(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		at := c.follower()
+		e := at.engine
+		c.isolate(at, true)
+		answered := make(chan error, 1)
+		go func() {
+			_, err := e.Attach(t.Context(), session("ann"), nil)
+			answered <- err
+		}()
+		ended := follow(t.Context(), e)
+		synctest.Wait()
+		at.stop()
+		for name, got := range map[string]<-chan error{"call": answered, "watcher": ended} {
+			if err := <-got; !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "closed") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := e.Attach(t.Context(), session("ann"), nil); !errors.Is(err, lockkeeper.ErrUnavailable) {
+			t.Errorf("a call after Close: %v", err)
+		}
+	})
+}

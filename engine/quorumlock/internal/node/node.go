@@ -1,0 +1,341 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
+	"github.com/lockkeeper/lockkeeper/internal/attached"
+	"github.com/lockkeeper/lockkeeper/internal/keeper"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// A Storage makes writes durable.
+type Storage interface {
+	// Write returns when all of these writes are durable. One goroutine at a time calls it, with the
+	// writes in the order of their numbers. After an error the node stops, and Write is not called
+	// again.
+	Write([]replica.Write) error
+}
+
+// A Transport carries messages to other nodes. Its owner brings those of other nodes to
+// [Node.Receive].
+type Transport interface {
+	// Send sends the message to the node m.To. It must not wait, and may drop the message. One
+	// goroutine at a time calls it. It must not call a method of the node.
+	Send(m replica.Message)
+}
+
+// A Config is what a Node needs from its owner.
+type Config struct {
+	Replica   replica.Config // the node itself sets Applied
+	Storage   Storage
+	Transport Transport
+	Clock     func() time.Duration // the boot clock of the machine; safe for concurrent use
+	Tick      time.Duration        // of Replica.HeartbeatTicks and Replica.ElectionTicks
+
+	// Members returns who should be in the configuration of the log: all nodes that the cluster
+	// knows, with their present and former ids. It sets Silent only for ids outside the
+	// configuration, and neither Role nor CaughtUp. It must be quick, must not call a method of the
+	// node, and is only called while this node leads. Nil leaves the configuration as it is.
+	Members func(*replica.Replica) (voters.Policy, []voters.Member)
+}
+
+// A Node is a running replica. It is safe for concurrent use.
+type Node struct {
+	config Config
+	view   *keeper.View
+
+	// Guarded by view.
+	replica     *replica.Replica
+	waiters     map[replica.CallID]*waiter
+	writes      []replica.Write // that the writer has not taken
+	timer       *time.Timer     // calls wake
+	wakeAt      time.Duration   // when timer fires, by the clock; lockkeeper.Forever if never
+	ticks       int
+	contactless int           // ticks without contact with a leader
+	contactAt   time.Duration // the clock at the latest tick with contact
+	suspended   bool          // there was no contact for an election timeout
+	closed      bool
+
+	writable chan struct{} // filled when writes gets an element
+	quit     chan struct{} // closed with the node
+	running  sync.WaitGroup
+}
+
+// A waiter is a call or a read that somebody waits for.
+type waiter struct {
+	notify attached.Notify     // of an Attach
+	answer chan replica.Answer // has room for the one answer
+}
+
+// New starts a node with what its disk has. An error says what is wrong with the config or the
+// state; the node must then not run under this id.
+func New(c Config, state replica.State) (*Node, error) {
+	n := &Node{
+		config:   c,
+		view:     keeper.NewView(c.Clock),
+		waiters:  make(map[replica.CallID]*waiter),
+		wakeAt:   lockkeeper.Forever,
+		writable: make(chan struct{}, 1),
+		quit:     make(chan struct{}),
+	}
+	c.Replica.Applied = n.applied
+	n.view.Lock()
+	defer n.view.Unlock()
+	now := c.Clock()
+	r, err := replica.New(c.Replica, state, now)
+	if err != nil {
+		return nil, err
+	}
+	n.replica, n.contactAt = r, now
+	n.timer = time.AfterFunc(time.Hour, n.wake)
+	n.carryOut(now)
+	n.running.Go(n.write)
+	n.running.Go(n.tick)
+	return n, nil
+}
+
+// applied publishes a command that the replica has applied.
+func (n *Node) applied(a replica.Applied) {
+	step := keeper.Step{Table: a.Table, Command: a.Command, Reply: a.Answer.Reply, Refused: a.Answer.Err}
+	if w := n.waiters[a.Answer.Call]; w != nil {
+		step.Replied, step.Notify = true, w.notify
+	}
+	n.view.Applied(step)
+}
+
+// input gives the replica an input, and carries out what it asks for.
+func (n *Node) input(do func(now time.Duration)) {
+	n.view.Lock()
+	defer n.view.Unlock()
+	if n.closed {
+		return
+	}
+	now := n.config.Clock()
+	do(now)
+	n.carryOut(now)
+}
+
+// carryOut carries out what the replica asks for. The caller has locked the view.
+func (n *Node) carryOut(now time.Duration) {
+	out := n.replica.Output()
+	n.view.Show(n.replica.Table())
+	for _, m := range out.Sends {
+		n.config.Transport.Send(m)
+	}
+	if len(out.Writes) > 0 {
+		n.writes = append(n.writes, out.Writes...)
+		select {
+		case n.writable <- struct{}{}:
+		default:
+		}
+	}
+	n.resume()
+	for _, a := range out.Answers {
+		if w := n.waiters[a.Call]; w != nil {
+			delete(n.waiters, a.Call)
+			w.answer <- a
+		}
+	}
+	if at, wakes := n.replica.Next(); wakes && at < n.wakeAt {
+		n.wakeAt = at
+		n.timer.Reset(max(at-now, shortestSleep))
+	}
+}
+
+// shortestSleep keeps a boot clock that stands still from waking the node without pause.
+const shortestSleep = time.Millisecond
+
+func (n *Node) wake() {
+	n.input(func(now time.Duration) {
+		n.wakeAt = lockkeeper.Forever
+		n.replica.Wake(now)
+	})
+}
+
+// tick ticks the replica until the node is closed.
+func (n *Node) tick() {
+	ticker := time.NewTicker(n.config.Tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-n.quit:
+			return
+		case <-ticker.C:
+		}
+		n.input(func(now time.Duration) {
+			n.replica.Tick(now)
+			n.followContact(now)
+			if n.ticks++; n.ticks%n.config.Replica.ElectionTicks == 0 {
+				n.changeMembers(now)
+			}
+		})
+	}
+}
+
+// write makes the writes durable until the node is closed or stops.
+func (n *Node) write() {
+	for {
+		select {
+		case <-n.quit:
+			return
+		case <-n.writable:
+		}
+		writes := n.takeWrites()
+		if len(writes) == 0 {
+			continue
+		}
+		err := n.config.Storage.Write(writes)
+		n.input(func(now time.Duration) {
+			if err != nil {
+				n.replica.Failed(now, err)
+			} else {
+				n.replica.Persisted(now, writes[len(writes)-1].Number)
+			}
+		})
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (n *Node) takeWrites() []replica.Write {
+	n.view.Lock()
+	defer n.view.Unlock()
+	writes := n.writes
+	n.writes = nil
+	return writes
+}
+
+// Receive is the input of a message of another node. An error says what is wrong with the message,
+// which then had no effect.
+func (n *Node) Receive(m replica.Message) (err error) {
+	n.input(func(now time.Duration) { err = n.replica.Receive(now, m) })
+	return err
+}
+
+// Call makes a call of this process, and returns its answer. notify is of an Attach. If ctx ends first,
+// the outcome is unknown, and the error matches ErrUnavailable.
+func (n *Node) Call(ctx context.Context, c table.Command, notify attached.Notify) (table.Reply, error) {
+	a := n.ask(ctx, notify, func(now time.Duration) replica.CallID { return n.replica.Call(now, c) })
+	return a.Reply, a.Err
+}
+
+// Read returns when the table of this node has everything that was answered anywhere before. If ctx
+// ends first, the error matches ErrUnavailable.
+func (n *Node) Read(ctx context.Context) error {
+	return n.ask(ctx, nil, func(now time.Duration) replica.CallID { return n.replica.Read(now) }).Err
+}
+
+// Put changes a setting of the cluster, as [replica.Replica.Put] does, and returns the revision that it
+// has then.
+func (n *Node) Put(ctx context.Context, s replica.Setting) (revision uint64, err error) {
+	a := n.ask(ctx, nil, func(now time.Duration) replica.CallID { return n.replica.Put(now, s) })
+	return a.Revision, a.Err
+}
+
+// Settings returns the settings whose keys begin with prefix, as this node knows them. A caller that
+// needs the current ones calls Read first. The caller must not change the values.
+func (n *Node) Settings(prefix string) []replica.Setting {
+	n.view.Lock()
+	defer n.view.Unlock()
+	return n.replica.Settings(prefix)
+}
+
+// Change proposes a change of the configuration of the log with the settings that belong to it, as
+// [replica.Replica.Change] does.
+func (n *Node) Change(c voters.Change, with ...replica.Setting) error {
+	err := unavailable(errClosed)
+	n.input(func(now time.Duration) { err = n.replica.Change(now, c, with...) })
+	return err
+}
+
+func (n *Node) ask(ctx context.Context, notify attached.Notify, begin func(now time.Duration) replica.CallID,
+) replica.Answer {
+	if err := ctx.Err(); err != nil {
+		return refusal(err)
+	}
+	w, id := &waiter{notify: notify, answer: make(chan replica.Answer, 1)}, replica.CallID(0)
+	n.view.Lock()
+	if n.closed {
+		n.view.Unlock()
+		return refusal(errClosed)
+	}
+	now := n.config.Clock()
+	id = begin(now)
+	n.waiters[id] = w
+	n.carryOut(now)
+	n.view.Unlock()
+	select {
+	case a := <-w.answer:
+		return a
+	case <-ctx.Done():
+		return n.giveUp(ctx, id, w)
+	}
+}
+
+// giveUp ends a call or a read whose caller waits no longer. If the answer has come meanwhile, it
+// counts.
+func (n *Node) giveUp(ctx context.Context, id replica.CallID, w *waiter) replica.Answer {
+	n.view.Lock()
+	defer n.view.Unlock()
+	select {
+	case a := <-w.answer:
+		return a
+	default:
+	}
+	delete(n.waiters, id)
+	n.replica.Cancel(id)
+	err := context.Cause(ctx)
+	if n.suspended {
+		err = fmt.Errorf("%w: %w", err, n.whySuspended())
+	}
+	return refusal(err)
+}
+
+func refusal(cause error) replica.Answer { return replica.Answer{Err: unavailable(cause)} }
+
+func unavailable(cause error) error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
+}
+
+var errClosed = errors.New("the engine is closed")
+
+// List yields what q selects from the table of this node as it is, and follows its changes if q does.
+// It does not make the table current: that is what Read is for.
+func (n *Node) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
+	return n.view.List(ctx, q)
+}
+
+// Status returns the status of the replica.
+func (n *Node) Status() replica.Status {
+	n.view.Lock()
+	defer n.view.Unlock()
+	return n.replica.Status()
+}
+
+// Close stops the node and waits until it has stopped. Calls without an answer end with
+// ErrUnavailable. Writes may be missing on the disk: for the cluster, Close is a crash.
+func (n *Node) Close() {
+	n.view.Lock()
+	first := !n.closed
+	n.closed = true
+	for id, w := range n.waiters { // order does not matter: each is answered by itself
+		w.answer <- refusal(errClosed)
+		delete(n.waiters, id)
+	}
+	n.timer.Stop()
+	n.view.Unlock()
+	if first {
+		close(n.quit)
+	}
+	n.running.Wait()
+	n.view.Close()
+}
