@@ -180,30 +180,32 @@ func TestClusterCommitsWhileConnectionsAreCut(t *testing.T) {
 	members[0].attach(t, "first")
 	for _, p := range proxies {
 		p.Start(badnet.Schedule{
-			Healthy: 60, Delay: 5 * time.Millisecond, Stall: 300 * time.Millisecond, Discard: 300 * time.Millisecond,
+			Healthy: 40, Delay: 5 * time.Millisecond, Stall: 300 * time.Millisecond, Discard: 300 * time.Millisecond,
 			Cut: true, Drip: true, Refuse: 200 * time.Millisecond,
 		})
 	}
-	calls := testmode.Pick(40, 1000)
-	tries := 0
-	for i := range calls {
-		tries += members[i%len(members)].attach(t, fmt.Sprintf("session%d", i))
+	// Until enough has happened.
+	calls, tries := 0, 0
+	for calls < 40 || cuts(proxies) < testmode.Pick(int64(30), 500) {
+		tries += members[calls%len(members)].attach(t, fmt.Sprintf("session%d", calls))
+		calls++
 	}
 	for _, p := range proxies {
 		p.Heal()
 	}
 	members[1].attach(t, "last")
-	counted := badnet.Counts{}
-	for _, p := range proxies {
-		counted.Connections.Add(p.Counts().Connections.Load())
-		counted.Cut.Add(p.Counts().Cut.Load())
-		counted.Stalled.Add(p.Counts().Stalled.Load())
-		counted.Discarded.Add(p.Counts().Discarded.Load())
-	}
-	t.Logf("%d calls in %d tries; %s", calls, tries, &counted)
+	t.Logf("%d calls in %d tries; %d connections are cut", calls, tries, cuts(proxies))
 	for _, m := range members {
 		checkMember(t, m, calls+2)
 	}
+}
+
+// cuts returns how many connections were cut so far.
+func cuts(proxies []*badnet.Proxy) (n int64) {
+	for _, p := range proxies {
+		n += p.Counts().Cut.Load()
+	}
+	return n
 }
 
 // checkMember reads the table of a member, which must have that many sessions.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -24,12 +25,14 @@ const (
 type stream struct {
 	*tls.Conn
 	raw     net.Conn
-	in      *bufio.Reader // reads from the stream
-	silence time.Duration // bounds each Read; 0 during the handshake, which has a deadline of its own
+	id      uint64            // of the peer
+	leaf    *x509.Certificate // of the peer
+	in      *bufio.Reader     // reads from the stream
+	silence time.Duration     // bounds each Read; 0 during the handshake, which has a deadline of its own
 }
 
-func newStream(secure *tls.Conn, raw net.Conn) *stream {
-	s := &stream{Conn: secure, raw: raw}
+func newStream(secure *tls.Conn, raw net.Conn, id uint64) *stream {
+	s := &stream{Conn: secure, raw: raw, id: id, leaf: secure.ConnectionState().PeerCertificates[0]}
 	s.in = bufio.NewReaderSize(s, 64<<10)
 	return s
 }

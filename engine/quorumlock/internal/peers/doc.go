@@ -19,7 +19,7 @@
 // A connection is between two certificates of the same authority. [Settings].Identify reads the
 // cluster and the id of the node in a certificate; a certificate that it refuses, such as a client's,
 // gets no connection. A message is from the node in the certificate, whatever its bytes say. Each side
-// also asks [Settings].Refuse, for nodes that were expelled. Certificates are read for each
+// also asks [Settings].Allow, which refuses nodes that were expelled. Certificates are read for each
 // connection, so renewal needs no restart; a connection outlives the certificates that it began with.
 //
 // # The protocol

@@ -35,11 +35,11 @@ var (
 	calledNode = role{tls.Server, x509.ExtKeyUsageClientAuth}
 )
 
-// secure performs the TLS handshake, and returns the id of the peer. The caller bounds the time.
-func (t *Transport) secure(raw net.Conn, r role) (*stream, uint64, error) {
+// secure performs the TLS handshake. The caller bounds the time.
+func (t *Transport) secure(raw net.Conn, r role) (*stream, error) {
 	own, authorities, err := t.settings.Credentials()
 	if err != nil {
-		return nil, 0, fmt.Errorf("the certificate of this node: %w", err)
+		return nil, fmt.Errorf("the certificate of this node: %w", err)
 	}
 	var id uint64
 	secure := r.wrap(raw, &tls.Config{
@@ -56,9 +56,9 @@ func (t *Transport) secure(raw net.Conn, r role) (*stream, uint64, error) {
 		},
 	})
 	if err := secure.Handshake(); err != nil {
-		return nil, 0, fmt.Errorf("TLS: %w", err)
+		return nil, fmt.Errorf("TLS: %w", err)
 	}
-	return newStream(secure, raw), id, nil
+	return newStream(secure, raw, id), nil
 }
 
 // verify returns the id in the certificate of a peer of the same cluster.
@@ -87,13 +87,13 @@ func (t *Transport) verify(state *tls.ConnectionState, authorities *x509.CertPoo
 	case cluster != s.Cluster:
 		return 0, fmt.Errorf("a node of cluster %q, and this is cluster %q", cluster, s.Cluster)
 	case id == 0 || id == s.ID:
-		return 0, fmt.Errorf("the certificate is that of node %d, as this node itself is node %d", id, s.ID)
+		return 0, fmt.Errorf("the certificate is that of node %016x, which is this node itself", id)
 	}
 	return id, nil
 }
 
 // offer offers the forms of this node to a peer, and reads its answer.
-func (t *Transport) offer(s *stream, peer uint64) error {
+func (t *Transport) offer(s *stream) error {
 	b := binary.AppendUvarint([]byte(magic), t.forms.lowest)
 	b = binary.AppendUvarint(b, t.forms.highest)
 	if err := wire.WriteFrame(s, &frame{head: b}); err != nil {
@@ -110,14 +110,14 @@ func (t *Transport) offer(s *stream, peer uint64) error {
 	case form == 0:
 		return fmt.Errorf("it refuses this node: %s", strings.ToValidUTF8(string(text), "?"))
 	case form < t.forms.lowest || form > t.forms.highest:
-		return fmt.Errorf("%w: node %d chose form %d of those from %d to %d", errFrame, peer, form, t.forms.lowest,
+		return fmt.Errorf("%w: node %016x chose form %d of those from %d to %d", errFrame, s.id, form, t.forms.lowest,
 			t.forms.highest)
 	}
 	return nil
 }
 
 // readOffer reads the offer of a peer, and returns the form to use.
-func (t *Transport) readOffer(s *stream, peer uint64) (form uint64, err error) {
+func (t *Transport) readOffer(s *stream) (form uint64, err error) {
 	b, err := s.first(maxOffer)
 	if err != nil {
 		return 0, err
@@ -133,10 +133,10 @@ func (t *Transport) readOffer(s *stream, peer uint64) (form uint64, err error) {
 		return 0, err
 	}
 	if form, err = choose(theirs, t.forms); err != nil {
-		return 0, fmt.Errorf("node %d knows the forms %d to %d of messages between nodes, and node %d the forms %d to %d: %w",
-			t.settings.ID, t.forms.lowest, t.forms.highest, peer, theirs.lowest, theirs.highest, err)
+		return 0, fmt.Errorf("node %016x knows the forms %d to %d of messages between nodes, and node %016x the forms "+
+			"%d to %d: %w", t.settings.ID, t.forms.lowest, t.forms.highest, s.id, theirs.lowest, theirs.highest, err)
 	}
-	return form, t.settings.refuse(peer)
+	return form, t.settings.allow(s.leaf)
 }
 
 // choose returns the highest form that both know.

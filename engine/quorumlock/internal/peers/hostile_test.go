@@ -113,7 +113,7 @@ func TestGarbageInPlaceOfAnOfferIsRefused(t *testing.T) {
 		if got := raw.read(); !strings.HasPrefix(got, "\x00"+errFrame.Error()) {
 			t.Errorf("the answer to %q is %q", offer, got)
 		}
-		two.log.wait(t, "a connection of a peer is refused", "node=1")
+		two.log.wait(t, "a connection of a peer is refused", "node=0000000000000001")
 		if len(two.Status()) != 0 {
 			t.Errorf("after %q it has a peer: %+v", offer, two.Status())
 		}
@@ -162,7 +162,7 @@ func TestFramesThatBreakTheProtocolEndTheConnection(t *testing.T) {
 		for _, f := range c.frames {
 			raw.frame(f)
 		}
-		two.log.wait(t, "the connection of a peer has ended", "node=1", c.words)
+		two.log.wait(t, "the connection of a peer has ended", "node=0000000000000001", c.words)
 		two.log.clear()
 	}
 	if two.largeReceived.used.Load() != 0 {
@@ -217,7 +217,7 @@ func TestPeersHaveABound(t *testing.T) {
 	a.raw(a.node("alpha", 1), two.address).offers()
 	third := a.raw(a.node("alpha", 3), two.address)
 	third.frame(magic + "\x01\x01")
-	if got := third.read(); got != "\x00node 2 has 1 other peers: it takes no more" {
+	if got := third.read(); got != "\x00node 0000000000000002 has 1 other peers: it takes no more" {
 		t.Errorf("the answer is %q", got)
 	}
 }

@@ -87,7 +87,7 @@ func TestConnectionFromThePeerEndsThePause(t *testing.T) {
 		p.listen(two, "two")
 		began := time.Now()
 		two.connect(one)
-		one.log.wait(t, connected, "node=2", "address=two")
+		one.log.wait(t, connected, "node=0000000000000002", "address=two")
 		if took := time.Since(began); took > 0 {
 			t.Errorf("connected after %s", took)
 		}
@@ -232,7 +232,7 @@ func TestPeerThatDoesNotReadIsBounded(t *testing.T) {
 		}
 		began := time.Now()
 		one.log.clear()
-		one.log.wait(t, "not connected to a peer", "node=2")
+		one.log.wait(t, "not connected to a peer", "node=0000000000000002")
 		if took := time.Since(began); took > writeTime*DefaultSilence {
 			t.Errorf("a peer that does not read is disconnected after %s", took)
 		}

@@ -87,39 +87,40 @@ func (t *Transport) welcome(raw net.Conn) (*peer, *connection, error) {
 		return nil, nil, err
 	}
 	from := raw.RemoteAddr().String()
-	s, id, err := t.secure(raw, calledNode)
+	s, err := t.secure(raw, calledNode)
 	if err != nil {
 		t.refusals.add(from, 0, err)
 		return nil, nil, err
 	}
-	form, err := t.readOffer(s, id)
+	form, err := t.readOffer(s)
 	var p *peer
 	var c *connection
 	if err == nil {
-		p, c, err = t.admit(id, s)
+		p, c, err = t.admit(s)
 	}
 	if err != nil {
 		_ = wire.WriteFrame(s, refusal(err)) // the connection ends in any case
-		t.refusals.add(from, id, err)
+		t.refusals.add(from, s.id, err)
 		return nil, nil, err
 	}
 	c.Lock()
 	c.Out.PutFrame(answer(form))
 	c.End(false)
-	t.settings.Log.Info("a peer is connected", "node", id, "from", from)
+	t.settings.Log.Info("a peer is connected", "node", formatID(s.id), "from", from)
 	return p, c, nil
 }
 
 var errSuperseded = errors.New("the peer has made a newer connection")
 
 // admit makes a stream the connection from that peer, in place of an older one.
-func (t *Transport) admit(id uint64, s *stream) (*peer, *connection, error) {
+func (t *Transport) admit(s *stream) (*peer, *connection, error) {
+	id := s.id
 	c := newConnection(s, t.settings.Silence, nil)
 	t.mu.Lock()
 	p := t.peers[id]
 	if p == nil && len(t.peers) >= t.bounds.peers {
 		t.mu.Unlock()
-		return nil, nil, fmt.Errorf("node %d has %d other peers: it takes no more", t.settings.ID, t.bounds.peers)
+		return nil, nil, fmt.Errorf("node %016x has %d other peers: it takes no more", t.settings.ID, t.bounds.peers)
 	}
 	if p == nil {
 		p = &peer{id: id}
@@ -131,8 +132,8 @@ func (t *Transport) admit(id uint64, s *stream) (*peer, *connection, error) {
 	if former != nil {
 		former.Fail(errSuperseded)
 	}
-	// The answer may have changed between the handshake and this moment; CheckRefused sees c from now on.
-	if err := t.settings.refuse(id); err != nil {
+	// The answer may have changed between the handshake and this moment; CheckAllowed sees c from now on.
+	if err := t.settings.allow(s.leaf); err != nil {
 		t.leave(p, c)
 		return nil, nil, err
 	}
@@ -158,7 +159,7 @@ func (t *Transport) receive(p *peer, c *connection) {
 	err := c.run(t.life, func() error { return c.stream.frames(maxFrame, in.add) })
 	in.end()
 	t.leave(p, c)
-	t.settings.Log.Info("the connection of a peer has ended", "node", p.id, "why", err)
+	t.settings.Log.Info("the connection of a peer has ended", "node", formatID(p.id), "why", err)
 }
 
 // linger reads what a refused peer still sends. If it stayed unread, the peer's system could discard

@@ -1,7 +1,9 @@
 package peers
 
 import (
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,7 +43,7 @@ func TestOtherClusterIsRefused(t *testing.T) {
 
 func TestOwnIDIsRefused(t *testing.T) {
 	a := newCA(t)
-	refused(t, a, a, a.node("alpha", 2), func(s *Settings) { s.ID = 3 }, "as this node itself")
+	refused(t, a, a, a.node("alpha", 2), func(s *Settings) { s.ID = 3 }, "which is this node itself")
 }
 
 func TestOtherAuthorityIsRefused(t *testing.T) {
@@ -62,38 +64,55 @@ func TestCallerRefusesOtherNodeAtTheAddress(t *testing.T) {
 	a := newCA(t)
 	one, three := a.start(1, nil), a.start(3, nil)
 	one.Set(2, three.address)
-	one.log.wait(t, "not connected to a peer", "is node 3, and not node 2")
+	one.log.wait(t, "not connected to a peer", "is node 0000000000000003, and not node 0000000000000002")
+}
+
+// refuses refuses the node with that id.
+func refuses(id *atomic.Uint64) func(*x509.Certificate) error {
+	return func(c *x509.Certificate) error {
+		if _, asks, _ := identify(c); asks == id.Load() {
+			return fmt.Errorf("node %d was removed", asks)
+		}
+		return nil
+	}
 }
 
 func TestExpelledNodeIsDisconnected(t *testing.T) {
 	a := newCA(t)
 	var expelled atomic.Uint64
 	one := a.start(1, nil)
-	two := a.start(2, func(s *Settings, _ *bounds) { s.Refuse = func(id uint64) bool { return id == expelled.Load() } })
+	two := a.start(2, func(s *Settings, _ *bounds) { s.Allow = refuses(&expelled) })
 	one.connect(two)
 	two.connect(one)
 	expelled.Store(1)
-	two.CheckRefused()
-	two.log.wait(t, "the connection of a peer has ended", "node 2 refuses node 1")
-	two.log.wait(t, "not connected to a peer", "node 2 refuses node 1")
-	one.log.wait(t, "not connected to a peer", "it refuses this node: node 2 refuses node 1, which is no member")
-	two.log.wait(t, "a connection of a peer is refused", "node 2 refuses node 1")
+	two.CheckAllowed()
+	two.log.wait(t, "the connection of a peer has ended", "node 1 was removed")
+	two.log.wait(t, "not connected to a peer", "node 1 was removed")
+	one.log.wait(t, "not connected to a peer", "it refuses this node: node 1 was removed")
+	two.log.wait(t, "a connection of a peer is refused", "node 1 was removed")
 	one.log.clear()
 	expelled.Store(0)
-	one.log.wait(t, connected, "node=2")
+	one.log.wait(t, connected, "node=0000000000000002")
 	one.Send(call(1, 2, 1))
 	two.next()
 }
 
-// If Refuse changes after the handshake asked it, and CheckRefused runs before the connection is known,
+// If Allow changes after the handshake asked it, and CheckAllowed runs before the connection is known,
 // the connection must not live on.
 func TestNodeExpelledDuringItsHandshakeIsRefused(t *testing.T) {
 	a := newCA(t)
 	var asked atomic.Int32
-	two := a.start(2, func(s *Settings, _ *bounds) { s.Refuse = func(uint64) bool { return asked.Add(1) > 1 } })
+	two := a.start(2, func(s *Settings, _ *bounds) {
+		s.Allow = func(*x509.Certificate) error {
+			if asked.Add(1) > 1 {
+				return errors.New("removed meanwhile")
+			}
+			return nil
+		}
+	})
 	one := a.start(1, nil)
 	one.Set(2, two.address)
-	one.log.wait(t, "not connected to a peer", "it refuses this node")
+	one.log.wait(t, "not connected to a peer", "it refuses this node: removed meanwhile")
 	if len(two.Status()) != 0 {
 		t.Errorf("it has a connection: %+v", two.Status())
 	}
@@ -105,7 +124,8 @@ func TestUnknownFormIsRefusedWithWordsOnBothSides(t *testing.T) {
 	one.forms = forms{7, 9}
 	t.Cleanup(one.Close)
 	one.Set(2, two.address)
-	const words = "node 2 knows the forms 1 to 1 of messages between nodes, and node 1 the forms 7 to 9"
+	const words = "node 0000000000000002 knows the forms 1 to 1 of messages between nodes, " +
+		"and node 0000000000000001 the forms 7 to 9"
 	two.log.wait(t, "refused", words)
 	one.log.wait(t, "not connected", "it refuses this node", words)
 }

@@ -85,7 +85,8 @@ func (s *sender) run() {
 			return
 		}
 		if s.reach.down(err) {
-			s.transport.settings.Log.Warn("not connected to a peer", "node", s.peer.id, "address", s.address, "error", err)
+			s.transport.settings.Log.Warn("not connected to a peer", "node", formatID(s.peer.id), "address", s.address,
+				"error", err)
 		}
 		if lasted >= s.transport.settings.Silence {
 			pauses = backoff{}
@@ -111,11 +112,11 @@ func (s *sender) attempt() (lasted time.Duration, err error) {
 	s.rest = nil
 	c := newConnection(stream, s.transport.settings.Silence, s.fill)
 	s.conn.Store(c)
-	if err := s.transport.settings.refuse(s.peer.id); err != nil { // since the handshake
+	if err := s.transport.settings.allow(stream.leaf); err != nil { // since the handshake
 		c.Fail(err)
 	}
 	s.reach.up()
-	s.transport.settings.Log.Info("connected to a peer", "node", s.peer.id, "address", s.address)
+	s.transport.settings.Log.Info("connected to a peer", "node", formatID(s.peer.id), "address", s.address)
 	err = c.run(s.life, func() error {
 		return stream.frames(0, func([]byte) error { return nil }) // keepalives
 	})
@@ -126,9 +127,6 @@ func (s *sender) attempt() (lasted time.Duration, err error) {
 // connect makes a connection up to the end of the handshake.
 func (s *sender) connect() (*stream, error) {
 	t := s.transport
-	if err := t.settings.refuse(s.peer.id); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(s.life, t.bounds.handshake)
 	defer cancel()
 	raw, err := t.dial(ctx, s.address)
@@ -152,14 +150,17 @@ func (s *sender) shakeHands(raw net.Conn) (*stream, error) {
 	if err := raw.SetDeadline(time.Now().Add(t.bounds.handshake)); err != nil {
 		return nil, err
 	}
-	stream, id, err := t.secure(raw, caller)
+	stream, err := t.secure(raw, caller)
 	if err != nil {
 		return nil, err
 	}
-	if id != s.peer.id {
-		return nil, fmt.Errorf("at %s is node %d, and not node %d", s.address, id, s.peer.id)
+	if stream.id != s.peer.id {
+		return nil, fmt.Errorf("at %s is node %016x, and not node %016x", s.address, stream.id, s.peer.id)
 	}
-	return stream, t.offer(stream, id)
+	if err := t.settings.allow(stream.leaf); err != nil {
+		return nil, err
+	}
+	return stream, t.offer(stream)
 }
 
 // fill adds to a write: messages, then one piece of the large message.
@@ -212,7 +213,7 @@ func (s *sender) drop(err error) {
 	news := s.reach.note(err)
 	s.reach.mu.Unlock()
 	if news {
-		s.transport.settings.Log.Error("a message for a peer can't be sent", "node", s.peer.id, "error", err)
+		s.transport.settings.Log.Error("a message for a peer can't be sent", "node", formatID(s.peer.id), "error", err)
 	}
 }
 

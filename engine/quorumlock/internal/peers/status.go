@@ -2,6 +2,7 @@ package peers
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -134,5 +135,9 @@ func (r *refusals) add(from string, id uint64, err error) {
 	more := r.silent
 	r.logged, r.silent = now, 0
 	r.mu.Unlock()
-	r.log.Warn("a connection of a peer is refused", "from", from, "node", id, "error", err, "unlogged_before", more)
+	r.log.Warn("a connection of a peer is refused", "from", from, "node", formatID(id), "error", err,
+		"unlogged_before", more)
 }
+
+// formatID returns an id as people know it: 16 hexadecimal digits.
+func formatID(id uint64) string { return fmt.Sprintf("%016x", id) }

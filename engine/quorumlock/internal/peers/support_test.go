@@ -145,7 +145,7 @@ func (n *node) status(id uint64) Status {
 func (n *node) connect(to *node) {
 	n.t.Helper()
 	n.Set(to.settings.ID, to.address)
-	n.log.wait(n.t, connected, fmt.Sprintf("node=%d", to.settings.ID))
+	n.log.wait(n.t, connected, fmt.Sprintf("node=%016x", to.settings.ID))
 }
 
 // call returns a message with a number and contents that follow from it.

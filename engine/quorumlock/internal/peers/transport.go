@@ -31,9 +31,10 @@ type Settings struct {
 	// certificate of a node.
 	Identify func(*x509.Certificate) (cluster string, id uint64, err error)
 
-	// Refuse reports whether a node gets no connection, although its certificate is valid. It is called
-	// for every connection; call Transport.CheckRefused when an answer changes. Nil refuses none.
-	Refuse func(id uint64) bool
+	// Allow returns an error, with words for the other node, if that node gets no connection although
+	// its certificate is valid: it was expelled, or has another key than the cluster knows. Both ends
+	// of every connection ask; call Transport.CheckAllowed when an answer changes. Nil allows all.
+	Allow func(*x509.Certificate) error
 
 	// Receive gets the messages. Those of one connection come in their order, one at a time; while it
 	// runs, nothing more is read from that connection. From is the node in the certificate, and To this
@@ -151,18 +152,18 @@ func (s *Settings) check() error {
 		return lockkeeper.Invalid("the certificate of this node: %s", err)
 	}
 	if cluster != s.Cluster || id != s.ID {
-		return lockkeeper.Invalid("this is node %d of cluster %q, and its certificate is that of node %d of cluster %q",
+		return lockkeeper.Invalid("this is node %016x of cluster %q, and its certificate is that of node %016x of cluster %q",
 			s.ID, s.Cluster, id, cluster)
 	}
 	return nil
 }
 
-// refuse returns an error with words for the peer if it gets no connection.
-func (s *Settings) refuse(id uint64) error {
-	if s.Refuse != nil && s.Refuse(id) {
-		return fmt.Errorf("node %d refuses node %d, which is no member of the cluster any more", s.ID, id)
+// allow asks Allow.
+func (s *Settings) allow(c *x509.Certificate) error {
+	if s.Allow == nil {
+		return nil
 	}
-	return nil
+	return s.Allow(c)
 }
 
 // Send sends a message to the node m.To. It never blocks, and may drop the message: without a
@@ -204,7 +205,7 @@ func (t *Transport) Set(id uint64, address string) {
 }
 
 // Remove ends the connection to a node, and forgets its address. A connection of that node to this one
-// stays, unless Settings.Refuse says otherwise: the node may still learn that it was removed.
+// stays, unless Settings.Allow says otherwise: the node may still learn that it was removed.
 func (t *Transport) Remove(id uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -222,32 +223,23 @@ func (t *Transport) forget(p *peer) {
 	}
 }
 
-// CheckRefused asks Settings.Refuse about all peers, and ends the connections from and to those that
-// it refuses.
-func (t *Transport) CheckRefused() {
+// CheckAllowed asks Settings.Allow about all connections, and ends those that it does not allow.
+func (t *Transport) CheckAllowed() {
 	t.mu.RLock()
-	var live []*peer
+	var live []*connection
 	for _, p := range t.peers {
-		live = append(live, p)
-	}
-	t.mu.RUnlock()
-	for _, p := range live {
-		if err := t.settings.refuse(p.id); err != nil {
-			t.disconnect(p, err)
+		if p.incoming != nil {
+			live = append(live, p.incoming)
+		}
+		if p.sender != nil {
+			if c := p.sender.conn.Load(); c != nil {
+				live = append(live, c)
+			}
 		}
 	}
-}
-
-// disconnect ends the connections from and to a peer.
-func (t *Transport) disconnect(p *peer, err error) {
-	t.mu.RLock()
-	incoming, s := p.incoming, p.sender
 	t.mu.RUnlock()
-	if incoming != nil {
-		incoming.Fail(err)
-	}
-	if s != nil {
-		if c := s.conn.Load(); c != nil {
+	for _, c := range live {
+		if err := t.settings.allow(c.stream.leaf); err != nil {
 			c.Fail(err)
 		}
 	}

@@ -109,7 +109,7 @@ func TestMessageAboveTheBoundIsRefusedWithWords(t *testing.T) {
 	one := a.start(1, func(_ *Settings, b *bounds) { b.large = 100_000 })
 	one.connect(two)
 	one.Send(snapshot(1, 2, 100_000))
-	one.log.wait(t, "can't be sent, at most 100000 are allowed", "node=2")
+	one.log.wait(t, "can't be sent, at most 100000 are allowed", "node=0000000000000002")
 	if s := one.status(2); s.Dropped != 1 || !s.Connected || one.largeSends.used.Load() != 0 {
 		t.Errorf("status: %+v", s)
 	}
@@ -140,7 +140,7 @@ func TestRemovedPeerIsForgotten(t *testing.T) {
 	one, two := a.start(1, nil), a.start(2, nil)
 	one.connect(two)
 	one.Remove(2)
-	two.log.wait(t, "the connection of a peer has ended", "node=1")
+	two.log.wait(t, "the connection of a peer has ended", "node=0000000000000001")
 	one.Send(call(1, 2, 1))
 	one.Remove(2)
 	if s := one.Status(); len(s) != 0 {
