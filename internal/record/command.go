@@ -41,7 +41,7 @@ func NewBatch(room []byte) Batch { return Batch{b: room[:0]} }
 // Append appends c. It writes the fields that c.Op uses and no others, and keeps nothing of c.
 func (b *Batch) Append(c *table.Command) {
 	if len(b.b) == 0 {
-		b.b = appendVersions(b.b)
+		b.b = appendVersions(b.b, table.RulesVersion)
 	}
 	w := coder{b: b.b, previous: &b.previous}
 	w.command(c)
@@ -96,9 +96,9 @@ type Entry struct {
 	Command table.Command
 }
 
-// AppendEntry appends c by itself, under the rules of this program, to b: a batch of one command.
-func AppendEntry(b []byte, c *table.Command) []byte {
-	w := coder{b: appendVersions(b), previous: new(previous)}
+// AppendEntry appends c by itself, under that version of the rules, to b: a batch of one command.
+func AppendEntry(b []byte, rules uint64, c *table.Command) []byte {
+	w := coder{b: appendVersions(b, rules), previous: new(previous)}
 	w.command(c)
 	return w.b
 }
@@ -114,8 +114,8 @@ func ReadEntry(b []byte) (e Entry, rest []byte, err error) {
 	return e, r.b, nil
 }
 
-func appendVersions(b []byte) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(b, Form), table.RulesVersion)
+func appendVersions(b []byte, rules uint64) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(b, Form), rules)
 }
 
 // versions reads and checks the form, and returns the version of the rules.

@@ -36,5 +36,6 @@
 // [table.RulesVersion] is the version of the rules. A batch states the rules under which the engine
 // applied its commands, because other rules may make another table from the same commands. Code that
 // replays a batch must compare [BatchReader.Rules] with table.RulesVersion. A snapshot is state, not
-// commands, so a program with later rules can start from it.
+// commands, so a program with later rules can start from it. The nodes of a cluster may have programs
+// with different rules; they write entries and headers under the rules that all of them have.
 package record

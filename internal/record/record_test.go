@@ -62,7 +62,7 @@ func TestEntryIsABatchOfOne(t *testing.T) {
 		want := m.commands()
 		b := []byte("before")
 		for i := range want {
-			b = AppendEntry(b, &want[i])
+			b = AppendEntry(b, table.RulesVersion, &want[i])
 		}
 		b = b[len("before"):]
 		for _, c := range want {

@@ -15,8 +15,11 @@ type Header struct {
 }
 
 // AppendHeader appends the header of s, under the rules of this program, to b.
-func AppendHeader(b []byte, s *table.Snapshot) []byte {
-	w := coder{b: appendVersions(b)}
+func AppendHeader(b []byte, s *table.Snapshot) []byte { return AppendHeaderUnder(b, table.RulesVersion, s) }
+
+// AppendHeaderUnder is AppendHeader for a table that was made under that version of the rules.
+func AppendHeaderUnder(b []byte, rules uint64, s *table.Snapshot) []byte {
+	w := coder{b: appendVersions(b, rules)}
 	h := Header{Counters: s.Counters, Records: uint64(Records(s))}
 	w.header(&h)
 	return w.b

@@ -23,7 +23,7 @@ func (r *Replica) apply(e *pb.Entry) {
 	case pb.EntryConfChange:
 		err = r.applyConfChange(e)
 	default:
-		err = errors.New("it is of a kind that no leader of this version proposes: run a later version")
+		err = fmt.Errorf("%w: entries of kind %s are unknown", ErrVersion, e.GetType())
 	}
 	r.applying = false
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *Replica) applyData(e *pb.Entry) error {
 		}
 		return r.hashes.compare(index, sum)
 	}
-	return fmt.Errorf("data of kind %d is unknown: run a later version", kind)
+	return fmt.Errorf("%w: data of kind %d is unknown", ErrVersion, kind)
 }
 
 func (r *Replica) applyBatch(index uint64, batch []byte) error {
@@ -69,9 +69,14 @@ func (r *Replica) applyBatch(index uint64, batch []byte) error {
 			a.Call = 0
 		}
 		if q.setting != nil {
-			a.Revision, a.Err = r.applySetting(index, q.setting)
+			if a.Revision, a.Err = r.applySetting(index, q.setting); errors.Is(a.Err, ErrVersion) {
+				return a.Err
+			}
 		} else {
-			a.Reply, a.Err = r.table.Step(&q.command)
+			if q.rules > r.rules {
+				return fmt.Errorf("a command is written under rules %d, the cluster runs under rules %d", q.rules, r.rules)
+			}
+			a.Reply, a.Err = r.config.Rules.Step(r.rules, r.table, &q.command)
 			if r.config.Applied != nil {
 				r.config.Applied(Applied{Index: index, Table: r.table, Command: &q.command, Answer: a})
 			}
@@ -87,14 +92,29 @@ func (r *Replica) applyBatch(index uint64, batch []byte) error {
 // the setting has then.
 func (r *Replica) applySetting(index uint64, s *Setting) (uint64, error) {
 	before := r.settings.get(s.Key).Revision
-	if err := r.settings.refuse(s); err != nil {
+	err := r.settings.refuse(*s)
+	if err == nil {
+		err = r.refuseOwn(s)
+	}
+	if err != nil {
 		return before, err
 	}
+	after := r.changeSetting(index, s)
+	if s.Key == rulesKey {
+		r.rules = versionOf(after.Value)
+		err = r.config.Rules.check(r.rules)
+	}
+	return after.Revision, err
+}
+
+// changeSetting makes a change of a setting that nobody refuses.
+func (r *Replica) changeSetting(index uint64, s *Setting) Setting {
+	before := r.settings.get(s.Key).Revision
 	after := r.settings.put(s)
 	if after.Revision != before && r.config.Changed != nil {
 		r.config.Changed(index, after)
 	}
-	return after.Revision, nil
+	return after
 }
 
 // applyConfChange changes the configuration and the settings that belong to the change, or neither,
@@ -107,7 +127,7 @@ func (r *Replica) applyConfChange(e *pb.Entry) error {
 	switch c.GetType() {
 	case pb.ConfChangeAddNode, pb.ConfChangeAddLearnerNode, pb.ConfChangeRemoveNode:
 	default:
-		return fmt.Errorf("a change of the configuration of kind %d is unknown: run a later version", c.GetType())
+		return fmt.Errorf("%w: a change of the configuration of kind %d is unknown", ErrVersion, c.GetType())
 	}
 	var with []Setting
 	for rest := c.GetContext(); len(rest) > 0; {
@@ -123,10 +143,9 @@ func (r *Replica) applyConfChange(e *pb.Entry) error {
 		with = nil
 	}
 	r.conf = r.node.ApplyConfChange(c)
+	with = append(with, r.forgetReport(c)...)
 	for i := range with {
-		if _, err := r.applySetting(e.GetIndex(), &with[i]); err != nil {
-			return err
-		}
+		r.changeSetting(e.GetIndex(), &with[i])
 	}
 	return nil
 }
@@ -137,14 +156,7 @@ func (r *Replica) refuseConfChange(c *pb.ConfChange, with []Setting) error {
 	if c.GetType() != pb.ConfChangeAddNode && slices.Equal(r.conf.GetVoters(), []uint64{c.GetNodeId()}) {
 		return errors.New("it is the only voter")
 	}
-	scratch := r.settings.clone()
-	for i := range with {
-		if err := scratch.refuse(&with[i]); err != nil {
-			return err
-		}
-		scratch.put(&with[i])
-	}
-	return nil
+	return r.settings.refuse(with...)
 }
 
 // answer ends a call of this node. The call may have ended before.
@@ -153,5 +165,9 @@ func (r *Replica) answer(a Answer) {
 		return
 	}
 	delete(r.calls.pending, a.Call)
+	if a.Call == r.report {
+		r.report = 0
+		return
+	}
 	r.out.Answers = append(r.out.Answers, a)
 }

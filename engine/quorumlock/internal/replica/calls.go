@@ -64,14 +64,16 @@ type call struct {
 func (r *Replica) Call(now time.Duration, c table.Command) CallID {
 	r.begin(now)
 	c.At = 0
-	return r.admit(&request{command: c})
+	return r.admit(&request{command: c}, nil)
 }
 
-// admit makes a call of a request, or answers it at once.
-func (r *Replica) admit(q *request) CallID {
+// admit makes a call of a request, or answers it at once. err is what is known to be wrong with it.
+func (r *Replica) admit(q *request, err error) CallID {
 	r.calls.last++
 	id := r.calls.last
-	err := r.config.refuse(q)
+	if err == nil {
+		err = r.config.refuse(q)
+	}
 	switch {
 	case err != nil:
 	case r.failed != nil:
@@ -83,7 +85,7 @@ func (r *Replica) admit(q *request) CallID {
 		r.out.Answers = append(r.out.Answers, Answer{Call: id, Err: err})
 		return id
 	}
-	r.calls.pending[id] = &call{request: appendRequest(nil, q), deadline: r.now + r.config.CallTimeout}
+	r.calls.pending[id] = &call{request: appendRequest(nil, r.writtenUnder(), q), deadline: r.now + r.config.CallTimeout}
 	r.calls.order = append(r.calls.order, id)
 	r.calls.unsent = append(r.calls.unsent, id)
 	r.settle()

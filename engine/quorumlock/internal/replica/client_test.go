@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -122,7 +123,7 @@ func (c *client) begin() {
 	c.life++
 	c.key = lockkeeper.Key{Session: fmt.Sprintf("%s-%d", c.name, c.life)}
 	c.holdsFor = c.between(0, 2*time.Second)
-	c.ttl = c.between(2*time.Second, 6*time.Second)
+	c.ttl = cmp.Or(c.profile.ttl, c.between(2*time.Second, 6*time.Second))
 	c.claim = nil
 	c.attach(0)
 }

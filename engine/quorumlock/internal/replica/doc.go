@@ -66,6 +66,13 @@
 // and the leader states the hash of its own in the log. A node with another hash stops and says so. A
 // snapshot names its position in the log.
 //
+// # Versions
+//
+// Nodes step the table under the version of the rules that the settings state, not under that of
+// their program, and write entries and snapshots under it. [Rules] says how it rises when all nodes have a
+// later program. A node whose program does not have the version stops and says so ([ErrVersion]); it
+// goes on under its id with another program.
+//
 // # No quorum
 //
 // A node that receives nothing from a leader for an election timeout has no contact

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/lockkeeper/lockkeeper/internal/record"
@@ -17,7 +18,8 @@ import (
 //
 // An entry without data is the first one of a leader. Numbers are varints; package record has the form
 // of commands. All commands of a batch have the same time. A request of the leader itself has
-// node 0. The form is the version of this picture, and of that of snapshots.
+// node 0. The form is the version of this picture, and of that of snapshots. A later form is written
+// only under later rules, because then all nodes know it.
 const (
 	form = 1
 
@@ -37,7 +39,7 @@ func cutKind(data []byte) (kind byte, rest []byte, err error) {
 		return 0, nil, errShort
 	}
 	if data[0] != form {
-		return 0, nil, fmt.Errorf("it has form %d, this program has form %d: run a later version", data[0], form)
+		return 0, nil, fmt.Errorf("%w: it has form %d, this program has form %d", ErrVersion, data[0], form)
 	}
 	return data[1], data[2:], nil
 }
@@ -53,37 +55,44 @@ type origin struct {
 type request struct {
 	setting *Setting // nil: a command
 	command table.Command
+	rules   uint64 // when read: under which the command is written
 }
 
-func appendRequest(b []byte, q *request) []byte {
+// appendRequest appends a request, a command of it under that version of the rules.
+func appendRequest(b []byte, rules uint64, q *request) []byte {
 	if q.setting != nil {
 		return appendSetting(append(b, requestSetting), q.setting)
 	}
-	return record.AppendEntry(append(b, requestCommand), &q.command)
+	return record.AppendEntry(append(b, requestCommand), rules, &q.command)
 }
 
-// cutRequest reads a request, a command of it under the rules of this program.
+// cutRequest reads a request. The caller checks its rules.
 func cutRequest(b []byte) (q request, rest []byte, err error) {
 	if len(b) == 0 {
 		return q, nil, errShort
 	}
 	switch b[0] {
 	case requestCommand:
-		q.command, rest, err = cutCommand(b[1:])
+		var e record.Entry
+		e, rest, err = record.ReadEntry(b[1:])
+		q.command, q.rules = e.Command, e.Rules
+		if other := new(record.FormError); errors.As(err, &other) {
+			err = fmt.Errorf("%w: %w", ErrVersion, err)
+		}
 	case requestSetting:
 		q.setting = new(Setting)
 		*q.setting, rest, err = cutSetting(b[1:])
 	default:
-		err = fmt.Errorf("requests of kind %d are unknown: run a later version", b[0])
+		err = fmt.Errorf("%w: requests of kind %d are unknown", ErrVersion, b[0])
 	}
 	return q, rest, err
 }
 
-func appendCall(b []byte, o origin, q *request) []byte {
+func appendCall(b []byte, o origin, rules uint64, q *request) []byte {
 	b = binary.AppendUvarint(b, o.node)
 	b = binary.AppendUvarint(b, o.incarnation)
 	b = binary.AppendUvarint(b, uint64(o.call))
-	return appendRequest(b, q)
+	return appendRequest(b, rules, q)
 }
 
 // cutCall reads the first call of a batch.
@@ -97,19 +106,6 @@ func cutCall(b []byte) (o origin, q request, rest []byte, err error) {
 	o.call = CallID(number)
 	q, rest, err = cutRequest(b)
 	return o, q, rest, err
-}
-
-// cutCommand reads a command under the rules of this program.
-func cutCommand(b []byte) (table.Command, []byte, error) {
-	e, rest, err := record.ReadEntry(b)
-	if err != nil {
-		return table.Command{}, nil, err
-	}
-	if e.Rules != table.RulesVersion {
-		return table.Command{}, nil, fmt.Errorf("the command is written under rules %d, this program has rules %d: "+
-			"all nodes must run the same version", e.Rules, table.RulesVersion)
-	}
-	return e.Command, rest, nil
 }
 
 func appendHash(index uint64, sum hash) []byte {

@@ -22,6 +22,8 @@ type judge struct {
 	faults  []string
 	stops   map[*machine]error
 	puts    puts
+
+	raisedWith []uint64 // the members when the rules rose
 }
 
 // A step is the k-th command of an entry.
@@ -111,7 +113,7 @@ func (j *judge) read(m *machine, began uint64, err error) {
 
 // stopped notes that a machine found damage.
 func (j *judge) stopped(m *machine, err error) {
-	if j.stops[m] == nil || !errors.Is(err, ErrStopped) {
+	if !j.mayLackRules(m, err) && (j.stops[m] == nil || !errors.Is(err, ErrStopped)) {
 		j.faultf("%s stops: %v", m.name, err)
 	}
 	j.stops[m] = err
@@ -142,8 +144,11 @@ func (j *judge) settled() {
 		j.faultf("nobody leads though the world is whole")
 		return
 	}
-	j.settledPuts(best.replica)
+	j.settledPuts()
 	status := best.replica.Status()
+	if j.profile.program.Latest == earlierRules.Latest && status.Rules != laterRules.Latest {
+		j.faultf("the cluster runs under rules %d though all machines have %d", status.Rules, laterRules.Latest)
+	}
 	members := slices.Concat(status.Voters, status.Learners)
 	if !j.profile.learners && len(status.Voters) != min(j.profile.voters, len(j.machines)) {
 		j.faultf("the voters are %v, want %d", status.Voters, j.profile.voters)

@@ -65,6 +65,9 @@ func (r *Replica) followLeader() {
 
 // refuseQueued gives a call back that this node did not propose before it lost its leadership.
 func (r *Replica) refuseQueued(q *queued) {
+	if q.origin.node == raft.None {
+		return // its own
+	}
 	m := Message{
 		From:        r.config.ID,
 		To:          q.origin.node,
@@ -94,7 +97,11 @@ func (r *Replica) receiveCall(m *Message) {
 	case err != nil || len(rest) > 0:
 		refusal.Kind, refusal.Text = kindInvalid, "the bytes of the call are damaged, or of another version"
 	default:
-		if err = r.config.refuse(&q); err != nil {
+		err = r.config.refuse(&q)
+		if err == nil {
+			err = r.refuseForeign(m.From, &q)
+		}
+		if err != nil {
 			refusal.Kind, refusal.Text = kindInvalid, err.Error()
 		}
 	}
@@ -126,7 +133,7 @@ func (r *Replica) propose() {
 			if !passes || at < due {
 				return
 			}
-			batch = appendCall(batch, origin{}, &request{command: table.Command{At: at, Op: table.Pass}})
+			batch = appendCall(batch, origin{}, r.rules, &request{command: table.Command{At: at, Op: table.Pass}})
 		}
 		if r.node.Propose(batch) != nil {
 			l.blocked = true // a transfer of the leadership is under way
@@ -152,7 +159,7 @@ func (r *Replica) batch(at time.Duration) (data []byte, taken int) {
 			continue
 		}
 		q.request.command.At = at
-		data = appendCall(data, q.origin, &q.request)
+		data = appendCall(data, q.origin, r.rules, &q.request)
 	}
 	return data, taken
 }

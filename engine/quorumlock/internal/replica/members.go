@@ -62,6 +62,7 @@ type Status struct {
 	Ready   bool   // this node leads, and makes calls
 	Contact bool   // a leader and this node are in contact; else no call of this node can be made now
 	Applied uint64 // index of the last entry in the state
+	Rules   uint64 // version of the rules that the cluster runs under; 0: this node does not know it yet
 	Failed  error  // matches ErrStopped: why this node has stopped; nil while it runs
 	Voters  []uint64
 	// Learners receive the log and do not vote.
@@ -77,6 +78,7 @@ func (r *Replica) Status() Status {
 		Ready:    r.lead.ready,
 		Contact:  r.lead.leader != 0 && r.failed == nil,
 		Applied:  r.applied,
+		Rules:    r.rules,
 		Failed:   r.failed,
 		Voters:   slices.Clone(r.conf.GetVoters()),
 		Learners: slices.Clone(r.conf.GetLearners()),
@@ -149,6 +151,9 @@ func (r *Replica) Change(now time.Duration, c voters.Change, with ...Setting) er
 		return fmt.Errorf("%w: %s node %d: %w", ErrChange, c.Kind, c.ID, err)
 	}
 	for i := range with {
+		if err := refuseReserved(with[i].Key); err != nil {
+			return fmt.Errorf("%w: %w", ErrChange, err)
+		}
 		change.Context = appendSetting(change.Context, &with[i])
 	}
 	err := fmt.Errorf("%w: raft refused it", ErrChange)

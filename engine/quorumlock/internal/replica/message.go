@@ -96,7 +96,10 @@ func (r *Replica) Receive(now time.Duration, m Message) error {
 	case m.Kind != 0:
 		r.receiveRefusal(&m)
 	default:
-		if err := checkRaft(&m); err != nil {
+		if err := r.checkRaft(&m); err != nil {
+			if errors.Is(err, ErrVersion) {
+				r.fail(err)
+			}
 			return fmt.Errorf("message %s of node %d: %w", m.Raft.GetType(), m.From, err)
 		}
 		r.receiveRaft(m.Raft)
@@ -124,7 +127,7 @@ func (r *Replica) receiveRaft(m *pb.Message) {
 
 // checkRaft returns an error if no healthy node sends such a message. Raft itself believes what it
 // gets.
-func checkRaft(m *Message) error {
+func (r *Replica) checkRaft(m *Message) error {
 	x := m.Raft
 	if x.GetFrom() != m.From || x.GetTo() != m.To {
 		return fmt.Errorf("it claims to be from node %d to node %d", x.GetFrom(), x.GetTo())
@@ -139,7 +142,7 @@ func checkRaft(m *Message) error {
 		}
 		return nil
 	case pb.MsgSnap:
-		if _, err := readSnapshot(x.GetSnapshot()); err != nil {
+		if _, err := r.readSnapshot(x.GetSnapshot()); err != nil {
 			return err
 		}
 	case pb.MsgApp:

@@ -72,3 +72,10 @@ func TestMessagesThatNoNodeSendsAreRefused(t *testing.T) {
 		t.Error("a call to another node was received")
 	}
 }
+
+// snapshotFrom returns the message with the snapshot of a state.
+func snapshotFrom(node uint64, s State) Message {
+	return Message{From: node, To: 1, Raft: &pb.Message{
+		Type: pb.MsgSnap.Enum(), From: &node, To: new(uint64(1)), Term: new(uint64(5)), Snapshot: s.Snapshot,
+	}}
+}

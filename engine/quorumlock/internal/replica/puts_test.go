@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -19,12 +20,16 @@ type putter struct {
 type puts struct {
 	done   map[string]uint64 // revisions after a change: by key and revision before
 	values map[uint64]string // what each revision says
+	answer map[uint64]string // what it says by the answer
 	acked  uint64            // the highest revision that was answered
 	issued int               // puts that a machine got
 	lost   int               // puts that lost the comparison: they are not made later either
 }
 
-func newPuts() puts { return puts{done: make(map[string]uint64), values: make(map[uint64]string)} }
+func newPuts() puts {
+	return puts{done: make(map[string]uint64), values: make(map[uint64]string),
+		answer: make(map[uint64]string)}
+}
 
 // addPutters lets n putters count, each another setting.
 func (w *world) addPutters(n int) {
@@ -78,6 +83,7 @@ func (p *putter) answered(m *machine, s Setting, a Answer) {
 			p.faultf("%s was changed twice, to revisions %d and %d", change, other, a.Revision)
 		}
 		ps.done[change] = a.Revision
+		ps.answer[a.Revision] = stateOf(s)
 	case errors.Is(a.Err, ErrRevision):
 		p.saw("setting: lost the comparison")
 		ps.lost++
@@ -93,22 +99,39 @@ func (p *putter) answered(m *machine, s Setting, a Answer) {
 
 // changed holds what a machine tells of a setting against what the others tell.
 func (j *judge) changed(m *machine, s Setting) {
-	state := fmt.Sprintf("%s=%s", s.Key, s.Value)
-	if len(s.Value) == 0 { // after a snapshot, several settings may be gone by one revision
-		state = "removed"
+	if s.Key == rulesKey && versionOf(s.Value) == later {
+		j.raised(m)
 	}
+	state := stateOf(s)
 	if other, known := j.puts.values[s.Revision]; known && other != state {
 		j.faultf("%s: revision %d of a setting is %q, elsewhere it is %q", m.name, s.Revision, state, other)
 	}
 	j.puts.values[s.Revision] = state
 }
 
+// stateOf says what a revision makes of a setting.
+func stateOf(s Setting) string {
+	if len(s.Value) == 0 { // after a snapshot, several settings may be gone by one revision
+		return "removed"
+	}
+	return fmt.Sprintf("%s=%s", s.Key, s.Value)
+}
+
 // settledPuts checks at the end of a quiet time that no change got lost or came from nowhere.
-func (j *judge) settledPuts(r *Replica) {
+func (j *judge) settledPuts() {
 	ps := &j.puts
-	changes := int(r.settings.last) - 1 // the first one is that of the founders
-	if changes < len(ps.done) || changes > ps.issued-ps.lost {
-		j.faultf("settings have changed %d times: %d changes were answered, %d asked for, %d of these lost",
-			changes, len(ps.done), ps.issued, ps.lost)
+	for revision, state := range ps.answer { // order does not matter: one of them is enough
+		if ps.values[revision] != state {
+			j.faultf("revision %d was answered as %q, the machines have %q", revision, state, ps.values[revision])
+		}
+	}
+	numbers := 0
+	for _, state := range ps.values { // order does not matter: a sum
+		if strings.HasPrefix(state, "count") && state != "counter=0" {
+			numbers++
+		}
+	}
+	if numbers > ps.issued-ps.lost {
+		j.faultf("%d changes of settings, %d were asked for, of which %d lost the comparison", numbers, ps.issued, ps.lost)
 	}
 }

@@ -18,6 +18,7 @@ type Config struct {
 	ID          uint64                // of this node in the configuration of the log; never used by another node or log
 	Incarnation uint64                // a random number, new with every start: answers go to the process that has the call
 	Guarantees  lockkeeper.Guarantees // the features that calls may use
+	Rules       Rules                 // of this program; without Latest: those of package table
 
 	HeartbeatTicks int // a leader sends heartbeats so often; at least 1
 	ElectionTicks  int // a node without a leader for so long wants to lead; several times HeartbeatTicks
@@ -86,6 +87,7 @@ type Replica struct {
 	writes  writes
 	hashes  hashes
 	conf    *pb.ConfState // the configuration, as applied
+	report  CallID        // the call that reports the rules of this program; 0: none
 	failed  error         // why this node has stopped; nil while it runs
 	out     Output
 }
@@ -103,6 +105,9 @@ type Output struct {
 func New(c Config, state State, now time.Duration) (*Replica, error) {
 	if err := c.check(); err != nil {
 		return nil, err
+	}
+	if c.Rules.Latest == 0 {
+		c.Rules = tableRules
 	}
 	r := &Replica{config: c, boot: now, now: now}
 	r.storage = storage{raft.NewMemoryStorage(), r}
@@ -166,7 +171,9 @@ func (r *Replica) Tick(now time.Duration) {
 	r.expireCalls()
 	r.retryReads()
 	r.protect(r.resendSnapshots)
+	r.raiseRules()
 	r.settle()
+	r.reportRules()
 }
 
 // Wake is the input for the instant that Next returned.
@@ -233,7 +240,8 @@ func (r *Replica) sendRaft(m *pb.Message) {
 }
 
 // ErrStopped is the cause of all errors of a node that stopped because it found its log, its table
-// or its disk damaged. It must not go on under its id: a copy of the cluster's state replaces it.
+// or its disk damaged. It must not go on under its id: a copy of the cluster's state replaces it. Only
+// after ErrVersion, a later version of the program can go on under the id.
 var ErrStopped = errors.New("this node has stopped")
 
 // Failed is the input that a write can't be made durable, for the reason err. The node stops.

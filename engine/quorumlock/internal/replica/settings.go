@@ -47,7 +47,7 @@ var (
 func (r *Replica) Put(now time.Duration, s Setting) CallID {
 	r.begin(now)
 	s.Value = slices.Clone(s.Value)
-	return r.admit(&request{setting: &s})
+	return r.admit(&request{setting: &s}, refuseReserved(s.Key))
 }
 
 // Setting returns the setting under a key, as this node knows it: without a value, and with the
@@ -86,30 +86,37 @@ func (ss *settings) get(key string) Setting {
 	return Setting{Key: key, Revision: ss.removed}
 }
 
-// refuse returns why s can't be put now; nil if it can.
-func (ss *settings) refuse(s *Setting) error {
-	if err := s.check(); err != nil {
-		return err
+// refuse returns why changes can't be made together now; nil if they can. All of their revisions are
+// those before the first of them.
+func (ss *settings) refuse(changes ...Setting) error {
+	count, size := len(ss.sorted), ss.size
+	for i := range changes {
+		s := &changes[i]
+		if err := s.check(); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(changes[:i], func(other Setting) bool { return other.Key == s.Key }) {
+			return lockkeeper.Invalid("setting %q can't change twice at once", s.Key)
+		}
+		before := ss.get(s.Key)
+		if before.Revision != s.Revision {
+			return fmt.Errorf("%w: %q has revision %d, the change is for revision %d", ErrRevision, s.Key, before.Revision,
+				s.Revision)
+		}
+		count += s.counts() - before.counts()
+		size += s.size() - before.size()
 	}
-	before := ss.get(s.Key)
-	size := ss.size - before.size() + s.size()
 	switch {
-	case before.Revision != s.Revision:
-		return fmt.Errorf("%w: %q has revision %d, the change is for revision %d", ErrRevision, s.Key, before.Revision,
-			s.Revision)
-	case len(s.Value) == 0:
-		return nil
-	case len(before.Value) == 0 && len(ss.sorted) >= MaxSettings:
-		return fmt.Errorf("%w: %d of %d", ErrFull, len(ss.sorted), MaxSettings)
+	case count > MaxSettings:
+		return fmt.Errorf("%w: %d, at most %d are possible", ErrFull, count, MaxSettings)
 	case size > MaxSettingsSize:
-		return fmt.Errorf("%w: with %q they would take %d bytes, at most %d are possible", ErrFull, s.Key, size,
-			MaxSettingsSize)
+		return fmt.Errorf("%w: they would have %d bytes, at most %d are possible", ErrFull, size, MaxSettingsSize)
 	}
 	return nil
 }
 
-// put makes s the setting under its key, which refuse has allowed, and returns the setting as it is
-// then. To remove what is not there changes nothing.
+// put makes s the setting under its key, whatever its revision, and returns the setting as it is then.
+// The removal of a setting that is not there changes nothing.
 func (ss *settings) put(s *Setting) Setting {
 	at, there := ss.find(s.Key)
 	if !there && len(s.Value) == 0 {
@@ -130,13 +137,11 @@ func (ss *settings) put(s *Setting) Setting {
 	return ss.get(s.Key)
 }
 
-// size returns how many bytes s counts for.
-func (s *Setting) size() int {
-	if len(s.Value) == 0 {
-		return 0
-	}
-	return len(s.Key) + len(s.Value)
-}
+// counts returns for how many settings s counts: one that is not there counts for none.
+func (s *Setting) counts() int { return min(len(s.Value), 1) }
+
+// size returns for how many bytes s counts.
+func (s *Setting) size() int { return s.counts() * (len(s.Key) + len(s.Value)) }
 
 // check returns why no cluster can have such a setting.
 func (s *Setting) check() error {
@@ -243,10 +248,4 @@ func (r *Replica) notifyChanged(before *settings) {
 			i, k = i+1, k+1
 		}
 	}
-}
-
-func (ss *settings) clone() *settings {
-	c := *ss
-	c.sorted = slices.Clone(ss.sorted)
-	return &c
 }

@@ -151,16 +151,16 @@ func TestNumberOfSettingsIsBounded(t *testing.T) {
 	var ss settings
 	for i := range MaxSettings {
 		s := Setting{Key: fmt.Sprint(i), Value: []byte("x")}
-		if err := ss.refuse(&s); err != nil {
+		if err := ss.refuse(s); err != nil {
 			t.Fatal(err)
 		}
 		ss.put(&s)
 	}
-	if err := ss.refuse(&Setting{Key: "more", Value: []byte("x")}); !errors.Is(err, ErrFull) {
+	if err := ss.refuse(Setting{Key: "more", Value: []byte("x")}); !errors.Is(err, ErrFull) {
 		t.Errorf("one more: %v", err)
 	}
 	first := ss.get("0")
-	if err := ss.refuse(&Setting{Key: "0", Value: []byte("y"), Revision: first.Revision}); err != nil {
+	if err := ss.refuse(Setting{Key: "0", Value: []byte("y"), Revision: first.Revision}); err != nil {
 		t.Errorf("another value of one that is there: %v", err)
 	}
 }
@@ -184,6 +184,16 @@ func TestNodeAndItsSettingChangeTogether(t *testing.T) {
 	l.sync()
 	if learners := l.Status().Learners; len(learners) != 1 || len(l.Settings("node/")) != 1 {
 		t.Errorf("learners %v, settings %v, want both to have node 2", learners, l.keys("node/"))
+	}
+	gone, expelled := l.Setting("node/2"), l.Setting("expelled/2")
+	gone.Value, expelled.Value = nil, []byte("two")
+	if err := l.Change(l.clock, voters.Change{Kind: voters.Remove, ID: 2}, gone, expelled); err != nil {
+		t.Fatal(err)
+	}
+	l.collect()
+	l.sync()
+	if len(l.Status().Learners) > 0 || len(l.Settings("node/")) > 0 || len(l.Settings("expelled/")) != 1 {
+		t.Errorf("learners %v, settings %v, want node 2 expelled", l.Status().Learners, l.keys(""))
 	}
 }
 
@@ -233,9 +243,10 @@ func TestDamagedSettingsAreRefused(t *testing.T) {
 		good.put(&Setting{Key: key, Value: []byte("v")})
 	}
 	read := func(change func(ss *settings)) error {
-		bad := good.clone()
-		change(bad)
-		_, rest, err := cutSettings(appendSettings(nil, bad))
+		bad := good
+		bad.sorted = slices.Clone(good.sorted)
+		change(&bad)
+		_, rest, err := cutSettings(appendSettings(nil, &bad))
 		if err == nil && len(rest) > 0 {
 			err = errors.New("bytes remain")
 		}

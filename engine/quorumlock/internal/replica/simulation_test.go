@@ -17,6 +17,9 @@ func simulate(t *testing.T, p profile, seed uint64) (*world, []string) {
 	w := newWorld(t, p, seed)
 	w.readSometimes()
 	w.misbehave(w.now + p.faults)
+	if p.program.Latest == earlierRules.Latest {
+		w.upgradeAll(p.faults)
+	}
 	w.run(p.faults)
 	w.heal()
 	const elections = 10 * time.Second // ten election timeouts: of two voters, both may ask for votes at once

@@ -17,6 +17,7 @@ import (
 type replicated struct {
 	table    *table.Table
 	settings settings
+	rules    uint64 // the version that the settings state; 0: this node has no state yet
 }
 
 // A snapshot in bytes:
@@ -37,7 +38,7 @@ func appendPosition(b []byte, at position) []byte {
 func appendState(b []byte, state *replicated) []byte {
 	b = appendSettings(b, &state.settings)
 	s := state.table.Snapshot()
-	part := record.AppendHeader(nil, &s)
+	part := record.AppendHeaderUnder(nil, state.rules, &s)
 	b = append(binary.AppendUvarint(b, uint64(len(part))), part...)
 	for i := range record.Records(&s) {
 		part = record.AppendRecord(part[:0], &s, i)
@@ -47,13 +48,13 @@ func appendState(b []byte, state *replicated) []byte {
 }
 
 // readSnapshot reads the data of a snapshot, and compares its position with the one that raft has.
-func readSnapshot(s *pb.Snapshot) (state replicated, err error) {
+func (r *Replica) readSnapshot(s *pb.Snapshot) (state replicated, err error) {
 	b := s.GetData()
 	if len(b) == 0 {
 		return state, errShort
 	}
 	if b[0] != form {
-		return state, fmt.Errorf("the snapshot has form %d, this program has form %d: run a later version", b[0], form)
+		return state, fmt.Errorf("%w: the snapshot has form %d, this program has form %d", ErrVersion, b[0], form)
 	}
 	var at position
 	b = b[1:]
@@ -69,11 +70,18 @@ func readSnapshot(s *pb.Snapshot) (state replicated, err error) {
 	if state.settings, b, err = cutSettings(b); err != nil {
 		return state, err
 	}
-	state.table, err = readTable(b)
+	state.rules = versionOf(state.settings.get(rulesKey).Value)
+	if state.rules == 0 {
+		return state, errors.New("the snapshot does not state the version of its rules")
+	}
+	if err = r.config.Rules.check(state.rules); err != nil {
+		return state, err
+	}
+	state.table, err = readTable(b, state.rules)
 	return state, err
 }
 
-func readTable(b []byte) (*table.Table, error) {
+func readTable(b []byte, rules uint64) (*table.Table, error) {
 	part, b, err := cutBytes(b)
 	if err != nil {
 		return nil, err
@@ -82,9 +90,8 @@ func readTable(b []byte) (*table.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if header.Rules > table.RulesVersion {
-		return nil, fmt.Errorf("the snapshot was made under rules %d, this program has rules %d: run a later version",
-			header.Rules, table.RulesVersion)
+	if header.Rules != rules {
+		return nil, fmt.Errorf("the snapshot states rules %d, its table rules %d", rules, header.Rules)
 	}
 	s := table.Snapshot{Counters: header.Counters}
 	for range header.Records {
@@ -122,9 +129,9 @@ func cutBytes(b []byte) (part, rest []byte, err error) {
 // install makes the state of a snapshot the state of this node. Calls of this node that the snapshot
 // has applied get no answer from it: their deadlines end them as unknown.
 func (r *Replica) install(s *pb.Snapshot) error {
-	state, err := readSnapshot(s)
+	state, err := r.readSnapshot(s)
 	if err != nil {
-		return fmt.Errorf("the snapshot at entry %d is damaged: %w", s.GetMetadata().GetIndex(), err)
+		return fmt.Errorf("the snapshot at entry %d can't be used: %w", s.GetMetadata().GetIndex(), err)
 	}
 	before := r.settings
 	r.replicated, r.applied, r.conf = state, s.GetMetadata().GetIndex(), s.GetMetadata().GetConfState()

@@ -41,6 +41,8 @@ type profile struct {
 	learners                  bool          // all machines that do not vote are learners, and never vote
 	badClocks                 bool          // clocks jump and stop, too: then only the table must be right
 	bug                       bug
+	program                   Rules         // of all machines; earlierRules: they get the later ones during the faults
+	ttl                       time.Duration // of sessions; 0: 2 to 6 seconds
 }
 
 const (
@@ -157,11 +159,12 @@ type machine struct {
 	index    uint64 // of that entry
 	wakeAt   time.Duration
 	returned uint64 // incarnations so far
+	program  Rules  // the versions of the rules that its program has
 	member   bool   // its id is in the configuration, or was
 }
 
 func newMachine(w *world, number int) *machine {
-	m := &machine{world: w, number: number, name: fmt.Sprintf("machine%d", number)}
+	m := &machine{world: w, number: number, program: w.profile.program, name: fmt.Sprintf("machine%d", number)}
 	m.clock = newClock(w)
 	m.disk = disk{machine: m, slowest: usualSync, lies: w.profile.bug == lyingDisk}
 	w.machines = append(w.machines, m)
@@ -184,6 +187,7 @@ func (m *machine) config() Config {
 		ID:             m.id,
 		Incarnation:    uint64(m.number+1)<<32 + m.returned,
 		Guarantees:     lockkeeper.Guarantees{Name: "quorum", Features: lockkeeper.TableFeatures},
+		Rules:          m.program,
 		HeartbeatTicks: 1,
 		ElectionTicks:  10,
 		CallTimeout:    callTimeout,

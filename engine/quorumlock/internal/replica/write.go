@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -39,19 +40,21 @@ type Beginning struct {
 	Voters   []uint64     // the ids of its first nodes
 	Table    *table.Table // of the engine whose locks it goes on with, after a Restart; nil: an empty one
 	Settings []Setting    // revisions are ignored
+	Rules    uint64       // the version of the rules; 0: that of package table
 }
 
 // Found returns the State with which each of the first nodes of a new cluster begins. It must be used
 // once for a cluster: nodes that join later begin with the zero State and are added by
 // Replica.Change. An error says which setting is wrong.
 func Found(b Beginning) (State, error) {
-	state := replicated{table: b.Table}
+	state := replicated{table: b.Table, rules: cmp.Or(b.Rules, table.RulesVersion)}
 	if b.Table == nil {
 		state.table = table.New()
 	}
+	state.settings.put(&Setting{Key: rulesKey, Value: versionText(state.rules)})
 	for _, s := range b.Settings {
 		s.Revision = 0
-		if err := state.settings.refuse(&s); err != nil {
+		if err := cmp.Or(refuseReserved(s.Key), state.settings.refuse(s)); err != nil {
 			return State{}, err
 		}
 		state.settings.put(&s)
