@@ -376,4 +376,54 @@ var mutants = []mutant{
 		`		return r.hashes.compare(index+1, sum)`,
 		"engine/quorumlock/internal/replica TestNodeWithAnotherTable",
 	},
+	{
+		"the learners of a cluster vote at once", "engine/quorumlock/internal/replica/members.go",
+		`change.Type = pb.ConfChangeAddLearnerNode.Enum()`,
+		`change.Type = pb.ConfChangeAddNode.Enum()`,
+		"engine/quorumlock/internal/replica TestNodeAndItsSetting",
+	},
+	{
+		"a setting of a cluster changes though it has another revision", "engine/quorumlock/internal/replica/settings.go",
+		`		if before.Revision != s.Revision {`,
+		`		if false {`,
+		"engine/quorumlock/internal/replica TestSettingChangesBy",
+	},
+	{
+		"a late copy of a put makes a setting that was removed", "engine/quorumlock/internal/replica/settings.go",
+		`		ss.removed = ss.last
+`,
+		`		ss.removed = 0
+`,
+		"engine/quorumlock/internal/replica TestLateCopyOfAPut",
+	},
+	{
+		"a node joins a cluster though its setting has changed meanwhile", "engine/quorumlock/internal/replica/apply.go",
+		`	if r.refuseConfChange(c, with) != nil {`,
+		`	if false {`,
+		"engine/quorumlock/internal/replica TestNodeIsNotAdded",
+	},
+	{
+		"the rules of a cluster rise when the first node has them", "engine/quorumlock/internal/replica/rules.go",
+		`	return slices.Min(versions)`,
+		`	return slices.Max(versions)`,
+		"engine/quorumlock/internal/replica TestRollingUpgrade",
+	},
+	{
+		"the rules of a cluster rise before its learners have them", "engine/quorumlock/internal/replica/rules.go",
+		`slices.Concat(r.conf.GetVoters(), r.conf.GetLearners())`,
+		`r.conf.GetVoters()`,
+		"engine/quorumlock/internal/replica TestRulesRiseOnly",
+	},
+	{
+		"a node of a cluster steps under the latest rules that it has", "engine/quorumlock/internal/replica/apply.go",
+		`r.config.Rules.Step(r.rules,`,
+		`r.config.Rules.Step(r.config.Rules.Latest,`,
+		"engine/quorumlock/internal/replica TestRollingUpgrade",
+	},
+	{
+		"a node whose program lacks the rules of the log goes on", "engine/quorumlock/internal/replica/snapshot.go",
+		`	if err = r.config.Rules.check(state.rules); err != nil {`,
+		`	if err = r.config.Rules.check(state.rules); false {`,
+		"engine/quorumlock/internal/replica TestNodeWithoutTheRules",
+	},
 }

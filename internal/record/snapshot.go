@@ -15,7 +15,9 @@ type Header struct {
 }
 
 // AppendHeader appends the header of s, under the rules of this program, to b.
-func AppendHeader(b []byte, s *table.Snapshot) []byte { return AppendHeaderUnder(b, table.RulesVersion, s) }
+func AppendHeader(b []byte, s *table.Snapshot) []byte {
+	return AppendHeaderUnder(b, table.RulesVersion, s)
+}
 
 // AppendHeaderUnder is AppendHeader for a table that was made under that version of the rules.
 func AppendHeaderUnder(b []byte, rules uint64, s *table.Snapshot) []byte {

@@ -63,7 +63,8 @@ func (d *disk) write(w Write) {
 	if w.Install {
 		d.saw("snapshot installed")
 	}
-	if slices.ContainsFunc(w.Entries, func(e *pb.Entry) bool { return bytes.HasPrefix(e.GetData(), []byte{entryHash}) }) {
+	statesHash := func(e *pb.Entry) bool { return bytes.HasPrefix(e.GetData(), newEntry(entryHash)) }
+	if slices.ContainsFunc(w.Entries, statesHash) {
 		d.saw("hash stated")
 	}
 	if d.lies {

@@ -188,13 +188,14 @@ func TestNodeWithoutTheRulesOfTheLogStops(t *testing.T) {
 func TestEntriesOfAnotherFormStopTheNode(t *testing.T) {
 	l := newLone(t)
 	l.elect()
+	pass := request{command: table.Command{Op: table.Pass}}
 	for name, data := range map[string][]byte{
-		"another form":         {form + 1, entryBatch},
-		"another kind":         {form, 9},
-		"another request":      {form, entryBatch, 0, 0, 0, 9},
-		"another record form":  {form, entryBatch, 0, 0, 0, requestCommand, 99, earlier},
-		"a later rule at work": appendCall(newEntry(entryBatch), origin{}, later, &request{command: table.Command{Op: table.Pass}}),
-		"cut":                  {form},
+		"another form":        {form + 1, entryBatch},
+		"another kind":        {form, 9},
+		"another request":     {form, entryBatch, 0, 0, 0, 9},
+		"another record form": {form, entryBatch, 0, 0, 0, requestCommand, 99, earlier},
+		"later rules":         appendCall(newEntry(entryBatch), origin{}, later, &pass),
+		"cut":                 {form},
 	} {
 		l.start(2)
 		l.elect()
