@@ -2,15 +2,12 @@ package disklock
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
 	"github.com/lockkeeper/lockkeeper/internal/record"
 	"github.com/lockkeeper/lockkeeper/table"
@@ -97,7 +94,7 @@ func open(ctx context.Context, dir string, o options) (*Engine, error) {
 	}
 	e, err := f.open(ctx, o)
 	if err != nil {
-		f.unlock()
+		f.lock.Unlock()
 		return nil, refusal(f.journal(), err)
 	}
 	return e, nil
@@ -109,7 +106,7 @@ func (f folder) open(ctx context.Context, o options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := openStore(f.journal(), o.driver, true, o.careless)
+	s, err := openStore(f.journal(), dbfolder.Use{Driver: o.driver, Careless: o.careless, Alone: true})
 	if err != nil {
 		return nil, err
 	}
@@ -162,25 +159,25 @@ func (j *journal) open(f folder, r *recovered) error {
 	b.sum = b.seal(j.chain)
 	// The mark comes first, because recover refuses a journal with rows and without a mark.
 	var err error
-	if j.marker, err = openMarker(f.mark(), mark{seq: j.seq, fences: b.after.Fences, boot: bootID()}); err != nil {
+	if j.marker, err = dbfolder.OpenMarker(f.mark(), j.seq, b.after.Fences); err != nil {
 		return err
 	}
 	for _, do := range []func() error{
-		func() error { return syncFolder(f.path) },
+		func() error { return dbfolder.SyncFolder(f.path) },
 		j.store.prepare,
-		func() error { return j.store.exec("BEGIN IMMEDIATE") },
-		func() error { return j.store.exec("UPDATE meta SET state = ?, writer = ?", stateOpen, writer()) },
+		func() error { return j.store.Exec("BEGIN IMMEDIATE") },
+		func() error { return j.store.Exec("UPDATE meta SET state = ?, writer = ?", stateOpen, dbfolder.Writer()) },
 		func() error { return j.store.forgetAll(&r.header) }, // rests of an incomplete or replaced snapshot
 		func() error { return j.store.append(&b) },
-		func() error { return j.store.exec("COMMIT") },
-		func() error { return j.store.checkpoint(true) },
+		func() error { return j.store.Exec("COMMIT") },
+		func() error { return j.store.Checkpoint(true) },
 	} {
 		if err == nil {
 			err = do()
 		}
 	}
 	if err != nil {
-		j.marker.file.Close()
+		j.marker.Close()
 		return err
 	}
 	return j.committed(&b)
@@ -208,9 +205,9 @@ func (e *Engine) Close() error {
 		e.journal.linger.Stop()
 		<-e.journal.ended
 		e.closed = e.journal.result
-		e.journal.marker.file.Close()
+		e.journal.marker.Close()
 		if !e.journal.distrust {
-			e.folder.unlock()
+			e.folder.lock.Unlock()
 		}
 	})
 	return e.closed
@@ -219,64 +216,15 @@ func (e *Engine) Close() error {
 // folder is the directory of a journal. This process has it locked, unless it is a copy for Dump.
 type folder struct {
 	path string
-	lock *os.File
+	lock dbfolder.Lock
 }
 
 func (f folder) journal() string { return filepath.Join(f.path, "journal.db") }
-func (f folder) log() string     { return f.journal() + "-wal" }
-func (f folder) mark() string    { return filepath.Join(f.path, "mark") }
+func (f folder) log() string     { return dbfolder.LogPath(f.journal()) }
+func (f folder) mark() string    { return dbfolder.MarkPath(f.path) }
 
-// unlock unlocks the folder for other processes.
-func (f folder) unlock() { f.lock.Close() }
-
-// lockFolder locks the folder for this process, and writes the process id into the lock file.
+// lockFolder makes the folder if there is none, and locks it for this process.
 func lockFolder(dir string) (folder, error) {
-	path, err := filepath.Abs(dir)
-	if err != nil {
-		return folder{}, lockkeeper.Invalid("%s: %v", dir, err)
-	}
-	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		return folder{}, lockkeeper.Invalid("%s is a file: name a directory that is new, or one of lockkeeper's", dir)
-	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return folder{}, unavailable(err, "no directory %s", dir)
-	}
-	name := filepath.Join(path, "lock")
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return folder{}, unavailable(err, "%s can't be locked", dir)
-	}
-	if err := lockAlone(f); err != nil {
-		defer f.Close()
-		owner := make([]byte, 32)
-		n, _ := f.ReadAt(owner, 0)
-		if errors.Is(err, errInUse) {
-			return folder{}, unavailable(err, "%s is in use by %s: only one process may have it open; others reach it "+
-				"through a server", dir, pidIn(owner[:n]))
-		}
-		return folder{}, unavailable(err, "%s can't be locked", dir)
-	}
-	if err := f.Truncate(0); err == nil {
-		// The content is for people only.
-		_, _ = f.WriteAt(fmt.Appendf(nil, "pid %d\n", os.Getpid()), 0)
-	}
-	return folder{path, f}, nil
-}
-
-// pidIn describes the process whose id is in the text of a lock file.
-func pidIn(text []byte) string {
-	var pid int
-	if n, _ := fmt.Sscanf(string(text), "pid %d", &pid); n == 1 {
-		return fmt.Sprintf("process %d", pid)
-	}
-	return "another process"
-}
-
-// hasContent reports whether the file exists and is not empty.
-func hasContent(path string) (bool, error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && info.Size() > 0, err
+	path, lock, err := dbfolder.LockFolder(dir)
+	return folder{path, lock}, err
 }

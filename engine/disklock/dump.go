@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 	"github.com/lockkeeper/lockkeeper/internal/record"
 	"github.com/lockkeeper/lockkeeper/internal/story"
 	"github.com/lockkeeper/lockkeeper/table"
@@ -44,27 +45,19 @@ func Dump(ctx context.Context, dir string, w io.Writer) error {
 // copy copies the journal into a new temporary directory. It locks f during the copy, so that no
 // process can open it.
 func (f folder) copy() (copied folder, err error) {
-	if there, err := hasContent(f.journal()); err != nil || !there {
+	if there, err := dbfolder.HasContent(f.journal()); err != nil || !there {
 		return folder{}, lockkeeper.Invalid("%s has no journal: name a directory of lk serve --data or disk:DIR", f.path)
 	}
-	lock, err := os.Open(filepath.Join(f.path, "lock"))
+	lock, inUse, err := dbfolder.LockCopied(f.path)
 	switch {
-	case err == nil:
-		defer lock.Close()
-		err = lockAlone(lock)
-	case errors.Is(err, fs.ErrNotExist): // a copy without the lock file
-		err = nil
-	}
-	if errors.Is(err, errInUse) {
-		owner := make([]byte, 32)
-		n, _ := lock.ReadAt(owner, 0)
+	case err != nil:
+		return folder{}, unavailable(err, "%s can't be locked", f.path)
+	case inUse != "":
 		return folder{}, unavailable(nil, "%s is in use by %s, so its journal can't be read: end that process, or stop it "+
 			"for a moment and dump a copy (kill -STOP PID; cp -r %[1]s COPY; kill -CONT PID; lk dump disk:COPY)",
-			f.path, pidIn(owner[:n]))
+			f.path, inUse)
 	}
-	if err != nil {
-		return folder{}, unavailable(err, "%s can't be locked", f.path)
-	}
+	defer lock.Unlock()
 	to, err := os.MkdirTemp("", "lockkeeper-dump-")
 	if err != nil {
 		return folder{}, unavailable(err, "no room for a copy of %s", f.path)
@@ -99,16 +92,16 @@ func (d *dumper) printf(format string, args ...any) { fmt.Fprintf(d.out, format,
 
 // dump writes the snapshot and the rows of the folder, each up to its first damage.
 func (d *dumper) dump(ctx context.Context, f folder) error {
-	_, logDamage := examineWAL(f.log())
+	_, logDamage := dbfolder.ExamineLog(f.log())
 	if logDamage != nil {
-		logDamage = damagef("%s: %v", filepath.Base(f.log()), logDamage)
+		logDamage = dbfolder.Damagef("%s: %v", filepath.Base(f.log()), logDamage)
 	}
-	s, err := openStore(f.journal(), "sqlite", false, true)
+	s, err := openStore(f.journal(), dbfolder.Use{Careless: true})
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	if fresh, err := s.identify(); err != nil || fresh {
+	if fresh, err := s.Identify(schema); err != nil || fresh {
 		return errors.Join(err, logDamage)
 	}
 	r, err := s.meta()
@@ -119,20 +112,20 @@ func (d *dumper) dump(ctx context.Context, f folder) error {
 	if r.header, err = s.latest(); err != nil {
 		return err
 	}
-	return errors.Join(d.snapshot(ctx, s, &r.header), d.rows(ctx, s, &r.header), logDamage, s.check(ctx))
+	return errors.Join(d.snapshot(ctx, s, &r.header), d.rows(ctx, s, &r.header), logDamage, s.Check(ctx))
 }
 
 func (d *dumper) snapshot(ctx context.Context, s *store, h *header) error {
 	head, err := record.DecodeHeader(h.head)
 	if err != nil {
-		return damagef("table snapshots, number %d: %v", h.number, err)
+		return dbfolder.Damagef("table snapshots, number %d: %v", h.number, err)
 	}
 	d.printf("snapshot %d: row=%d rules=%d records=%d%s\n", h.number, h.seq, head.Rules, head.Records,
 		countersText(&head.Counters))
 	return s.records(ctx, h, func(position int, b []byte) error {
 		var one table.Snapshot
 		if err := record.AddRecord(&one, b); err != nil {
-			return damagef("table records, snapshot %d, position %d: %v", h.number, position, err)
+			return dbfolder.Damagef("table records, snapshot %d, position %d: %v", h.number, position, err)
 		}
 		for i := range one.Sessions {
 			d.printf("  session %s\n", story.Record(&one.Sessions[i]))
@@ -155,18 +148,18 @@ func (d *dumper) rows(ctx context.Context, s *store, h *header) error {
 		d.printf("row %d: entries=%d%s\n", r.seq, r.count, countersText(&r.after))
 		entries, err := record.ReadBatch(r.entries)
 		if err != nil {
-			return damagef("table journal, row %d: %v", r.seq, err)
+			return dbfolder.Damagef("table journal, row %d: %v", r.seq, err)
 		}
 		n := 0
 		for ; entries.More(); n++ {
 			c, err := entries.Next()
 			if err != nil {
-				return damagef("table journal, row %d, entry %d: %v", r.seq, n+1, err)
+				return dbfolder.Damagef("table journal, row %d, entry %d: %v", r.seq, n+1, err)
 			}
 			d.entry(&c, entries.Rules())
 		}
 		if n != r.count {
-			return damagef("table journal, row %d has %d entries, it should have %d", r.seq, n, r.count)
+			return dbfolder.Damagef("table journal, row %d has %d entries, it should have %d", r.seq, n, r.count)
 		}
 		return ctx.Err()
 	})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
@@ -92,9 +93,9 @@ func TestDumpRefusesADirectoryWithoutJournal(t *testing.T) {
 // TestDumpStopsAtDamage: a dump shows the rows before the damage and says where the damage is.
 func TestDumpStopsAtDamage(t *testing.T) {
 	f := folder{path: died(t)}
-	s, err := openStore(f.journal(), "sqlite", false, true)
+	s, err := openStore(f.journal(), dbfolder.Use{Careless: true})
 	if err == nil {
-		err = errors.Join(s.exec("UPDATE journal SET entries = zeroblob(length(entries)) WHERE seq = 3"), s.close())
+		err = errors.Join(s.Exec("UPDATE journal SET entries = zeroblob(length(entries)) WHERE seq = 3"), s.close())
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -2,39 +2,38 @@ package disklock
 
 import (
 	"context"
-	"os"
-	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 )
 
 // recover checks the log, the database and the mark against each other, and restores the table. It
 // creates the database of a new folder. It does not change a folder that it refuses.
 func (f folder) recover(ctx context.Context, o options) (*recovered, error) {
-	m, err := readMark(f.mark())
+	m, err := dbfolder.ReadMark(f.mark())
 	if err != nil {
 		return nil, lockkeeper.Invalid("%s is damaged: %v: put it back; if you know that nothing was lost, see "+
 			"docs/engines/disk.md", f.mark(), err)
 	}
-	log, err := examineWAL(f.log())
+	log, err := dbfolder.ExamineLog(f.log())
 	if err != nil {
 		return nil, lockkeeper.Invalid("%s is damaged: %v: grants that were answered may be lost; nothing was changed; see "+
 			"docs/engines/disk.md for what can be done", f.log(), err)
 	}
-	there, err := hasContent(f.journal())
+	there, err := dbfolder.HasContent(f.journal())
 	if err != nil {
 		return nil, err
 	}
-	if !there && (m != nil || log.size > 0) {
+	if !there && (m != nil || log.Size > 0) {
 		return nil, lockkeeper.Invalid("%s is missing or empty, though there is what belongs to it: put it back, or "+
 			"remove all files of the directory to begin again, with fences from 1", f.journal())
 	}
-	if there && log.missing {
+	if there && log.Missing {
 		if err := f.checkMissingLog(ctx, o, m); err != nil {
 			return nil, err
 		}
 	}
-	s, err := openStore(f.journal(), o.driver, false, o.careless)
+	s, err := openStore(f.journal(), dbfolder.Use{Driver: o.driver, Careless: o.careless})
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +42,7 @@ func (f folder) recover(ctx context.Context, o options) (*recovered, error) {
 		err = f.compare(r, m)
 	}
 	if err != nil {
-		s.closeUnchanged()
+		s.CloseUnchanged()
 		return nil, err
 	}
 	return r, s.close()
@@ -51,7 +50,7 @@ func (f folder) recover(ctx context.Context, o options) (*recovered, error) {
 
 // read checks and replays the database. It creates the tables if the database is empty.
 func (s *store) read(ctx context.Context) (*recovered, error) {
-	fresh, err := s.identify()
+	fresh, err := s.Identify(schema)
 	if err == nil && fresh {
 		err = s.create()
 	}
@@ -62,16 +61,16 @@ func (s *store) read(ctx context.Context) (*recovered, error) {
 }
 
 // compare refuses a journal that ends before its mark or has no mark: it may lack safe rows.
-func (f folder) compare(r *recovered, m *mark) error {
+func (f folder) compare(r *recovered, m *dbfolder.Mark) error {
 	switch {
 	case m == nil && r.seq > 0:
 		return lockkeeper.Invalid("%s is missing, so it can't be told whether the journal, which ends with row %d, has "+
 			"all that was safe: put it back; if you know that nothing was lost, see docs/engines/disk.md", f.mark(), r.seq)
-	case m != nil && r.seq < m.seq:
+	case m != nil && r.seq < m.Seq:
 		return lockkeeper.Invalid("%s ends with row %d and fence %d, though row %d and fence %d were safe, as %s says: "+
 			"something was lost, or this is an older copy; fences would be given twice; nothing was changed; see "+
 			"docs/engines/disk.md for what can be done",
-			f.journal(), r.seq, r.table.Counters().Fences, m.seq, m.fences, f.mark())
+			f.journal(), r.seq, r.table.Counters().Fences, m.Seq, m.Value, f.mark())
 	}
 	return nil
 }
@@ -79,64 +78,24 @@ func (f folder) compare(r *recovered, m *mark) error {
 // checkMissingLog checks a database without a log. The engine never removes the log, so somebody
 // did. The database is complete without it if the engine closed the database, or if the mark is of
 // this boot, and so exact, and the database has its row.
-func (f folder) checkMissingLog(ctx context.Context, o options, m *mark) error {
-	s, err := openStore(f.journal()+"?mode=ro&immutable=1", o.driver, false, true)
+func (f folder) checkMissingLog(ctx context.Context, o options, m *dbfolder.Mark) error {
+	s, err := openStore(f.journal(), dbfolder.Use{Driver: o.driver, Careless: true, Still: true})
 	if err != nil {
 		return err
 	}
 	defer s.close()
 	var state string
 	var last uint64
-	if fresh, err := s.identify(); err != nil || fresh {
+	if fresh, err := s.Identify(schema); err != nil || fresh {
 		return err
 	}
-	if err := s.query("SELECT state, (SELECT max(n) FROM (SELECT max(seq) AS n FROM journal UNION ALL SELECT max(seq) "+
+	if err := s.Query("SELECT state, (SELECT max(n) FROM (SELECT max(seq) AS n FROM journal UNION ALL SELECT max(seq) "+
 		"FROM snapshots)) FROM meta", &state, &last); err != nil {
 		return err
 	}
-	if state == stateClosed || m.waived() || m == nil && last == 0 || m != nil && m.boot != "" && m.boot == bootID() &&
-		last >= m.seq {
+	if state == stateClosed || m.Waived() || m == nil && last == 0 || m.ThisBoot() && last >= m.Seq {
 		return nil
 	}
 	return lockkeeper.Invalid("%s is missing, though %s was not closed: what was safe in it is lost; put it back; see "+
 		"docs/engines/disk.md", f.log(), f.journal())
-}
-
-// identify checks that the file is a journal of this version. It reports whether the file is empty.
-func (s *store) identify() (fresh bool, err error) {
-	var application, version, tables int
-	err = s.query("SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) FROM "+
-		"pragma_application_id, pragma_user_version", &application, &version, &tables)
-	switch {
-	case err != nil:
-		return false, err
-	case application == 0 && version == 0 && tables == 0:
-		return true, nil
-	case application != applicationID:
-		return false, lockkeeper.Invalid("%s is the SQLite database of another program (application id %#x): name a "+
-			"directory that is new, or one of lockkeeper's", s.path, application)
-	case version != schemaVersion:
-		return false, lockkeeper.Invalid("%s has version %d, this program knows version %d: use the program that made it",
-			s.path, version, schemaVersion)
-	}
-	return false, nil
-}
-
-// bootID returns the id of this boot of the computer; "" if the system has none.
-func bootID() string {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
-}
-
-// syncFolder syncs the directory itself.
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

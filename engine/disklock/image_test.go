@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockkeeper/lockkeeper/internal/testmode"
-
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -80,21 +80,22 @@ func shoot(t *testing.T, seed uint64, every, most int) *album {
 	return a
 }
 
+// logHeader is the size of the header of SQLite's log.
+const logHeader = 32
+
 // head is what tells one log from another.
-func head(i image) []byte { return i.files["journal.db-wal"][:min(32, len(i.files["journal.db-wal"]))] }
+func head(i image) []byte {
+	return i.files["journal.db-wal"][:min(logHeader, len(i.files["journal.db-wal"]))]
+}
 
 // committedLog is the log of an image up to its last commit.
 func committedLog(t *testing.T, i image) []byte {
 	b := i.files["journal.db-wal"]
-	w, err := parseWAL(b)
+	log, err := dbfolder.ParseLog(b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w == nil {
-		return nil
-	}
-	committed, _ := w.valid()
-	return b[:walHeader+committed*w.size]
+	return b[:log.Committed]
 }
 
 func readFolder(t testing.TB, dir string) map[string][]byte {
@@ -333,17 +334,17 @@ func TestDamagedLogIsNotATornTail(t *testing.T) {
 	tried := 0
 	for _, i := range a.images {
 		log := slices.Clone(committedLog(t, i))
-		if i.ended <= walHeader {
+		if i.ended <= logHeader {
 			continue
 		}
 		// In a frame's data or checksum, before the last transaction.
-		w, _ := parseWAL(log)
-		frame := random.IntN((int(i.ended) - walHeader) / w.size)
-		at := walHeader + frame*w.size + 16 + random.IntN(w.size-16)
+		state, _ := dbfolder.ParseLog(log)
+		frame := random.IntN((int(i.ended) - logHeader) / state.FrameSize)
+		at := logHeader + frame*state.FrameSize + 16 + random.IntN(state.FrameSize-16)
 		log[at] ^= 1 << random.IntN(8)
-		old := mark{seq: 0, boot: "another run"}
+		old := dbfolder.Mark{Boot: "another run"}
 		f := i.with("journal.db-wal", log).with("mark", []byte(old.String())).put(t, dir)
-		if _, err := examineWAL(f.log()); err == nil {
+		if _, err := dbfolder.ExamineLog(f.log()); err == nil {
 			t.Errorf("row %d: byte %d of the log, in frame %d, is wrong and not found", i.seq, at, frame+1)
 		}
 		tried++
@@ -358,7 +359,7 @@ func TestMissingFilesAreRefused(t *testing.T) {
 	a := shoot(t, testmode.Seed(t), 23, 1)
 	i := a.images[0]
 	dir := t.TempDir()
-	other := mark{seq: i.seq, boot: "another run"}
+	other := dbfolder.Mark{Seq: i.seq, Boot: "another run"}
 	for _, c := range []struct {
 		what string
 		made image
@@ -391,7 +392,7 @@ func TestMissingFilesAreRefused(t *testing.T) {
 func TestEmptiedMarkAcceptsAnOlderCopy(t *testing.T) {
 	a := shoot(t, testmode.Seed(t), 23, 1)
 	i := a.images[0]
-	newer := mark{seq: i.seq + 1, boot: bootID()}
+	newer := dbfolder.Mark{Seq: i.seq + 1, Boot: dbfolder.BootID()}
 	dir := t.TempDir()
 	f := i.with("mark", []byte(newer.String())).put(t, dir)
 	if _, err := f.recover(context.Background(), options{driver: "sqlite",
@@ -402,7 +403,7 @@ func TestEmptiedMarkAcceptsAnOlderCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := openHere(t, dir, options{careless: true})
-	if m, err := readMark(f.mark()); err != nil || m.waiver || m.seq < i.seq {
+	if m, err := dbfolder.ReadMark(f.mark()); err != nil || m.Waiver || m.Seq < i.seq {
 		t.Errorf("the mark is %v (%v) once it is open", m, err)
 	}
 	if err := e.Close(); err != nil {
@@ -425,7 +426,7 @@ func TestSQLiteShellMovesTheLog(t *testing.T) {
 		t.Errorf("there are %d rows to be seen (%v)", n, err)
 	}
 	db.Close()
-	if log, _ := examineWAL(f.log()); !log.missing {
+	if log, _ := dbfolder.ExamineLog(f.log()); !log.Missing {
 		t.Fatal("the log is still there: that proves nothing")
 	}
 	if !a.judge(t, f, i.seq, "looked at") {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 	"github.com/lockkeeper/lockkeeper/internal/keeper"
 	"github.com/lockkeeper/lockkeeper/internal/record"
 	"github.com/lockkeeper/lockkeeper/table"
@@ -60,7 +61,7 @@ type journal struct {
 
 	// Only the writer uses the fields below.
 	store        *store
-	marker       *marker
+	marker       *dbfolder.Marker
 	takeSnapshot func(func(table.Snapshot)) // takes a snapshot of the keeper's table
 	seq          uint64
 	chain        uint64

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 	"github.com/lockkeeper/lockkeeper/internal/record"
 	"github.com/lockkeeper/lockkeeper/table"
 )
@@ -22,19 +23,12 @@ type recovered struct {
 	writer  string // the version of Lockkeeper that opened the database last
 }
 
-// errDamage marks errors of a database with lost or changed content.
-var errDamage = errors.New("damage")
-
-func damagef(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{errDamage}, args...)...)
-}
-
 // recover checks and replays the whole database. It changes nothing.
 func (s *store) recover(ctx context.Context) (*recovered, error) {
-	if err := s.check(ctx); err != nil {
+	if err := s.Check(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.checkForm(); err != nil {
+	if err := s.CheckForm(schema); err != nil {
 		return nil, err
 	}
 	r, err := s.meta()
@@ -46,12 +40,12 @@ func (s *store) recover(ctx context.Context) (*recovered, error) {
 
 // meta reads the state in which the last process left the database.
 func (s *store) meta() (*recovered, error) {
-	r := &recovered{path: s.path}
-	if err := s.query("SELECT state, writer FROM meta WHERE id = 1", &r.state, &r.writer); err != nil {
-		return nil, damagef("table meta: %v", err)
+	r := &recovered{path: s.Path}
+	if err := s.Query("SELECT state, writer FROM meta WHERE id = 1", &r.state, &r.writer); err != nil {
+		return nil, dbfolder.Damagef("table meta: %v", err)
 	}
 	if r.state != stateOpen && r.state != stateClosed {
-		return nil, damagef("table meta: state %q is neither open nor closed", r.state)
+		return nil, dbfolder.Damagef("table meta: state %q is neither open nor closed", r.state)
 	}
 	return r, nil
 }
@@ -73,10 +67,10 @@ func (s *store) load(ctx context.Context, r *recovered) (err error) {
 
 // replayed returns the table after the rows up to seq.
 func (s *store) replayed(seq uint64) (*table.Table, error) {
-	r := &recovered{path: s.path, writer: writer()}
+	r := &recovered{path: s.Path, writer: dbfolder.Writer()}
 	err := s.load(context.Background(), r)
 	if err == nil && r.seq != seq {
-		err = damagef("the last row is %d, it should be %d", r.seq, seq)
+		err = dbfolder.Damagef("the last row is %d, it should be %d", r.seq, seq)
 	}
 	return r.table, err
 }
@@ -85,25 +79,6 @@ const (
 	stateOpen   = "open"
 	stateClosed = "closed"
 )
-
-// check makes SQLite check its own structures.
-func (s *store) check(ctx context.Context) error {
-	rows, err := s.conn.QueryContext(ctx, "PRAGMA quick_check(3)")
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			return err
-		}
-		if line != "ok" {
-			return damagef("SQLite finds: %s", line)
-		}
-	}
-	return rows.Err()
-}
 
 // restore makes the table of the snapshot r.header.
 func (s *store) restore(ctx context.Context, r *recovered) (*table.Table, error) {
@@ -118,18 +93,19 @@ func (s *store) restore(ctx context.Context, r *recovered) (*table.Table, error)
 	snap := table.Snapshot{Counters: head.Counters}
 	if err := s.records(ctx, &r.header, func(position int, b []byte) error {
 		if err := record.AddRecord(&snap, b); err != nil {
-			return damagef("table records, snapshot %d, position %d: %v", r.header.number, position, err)
+			return dbfolder.Damagef("table records, snapshot %d, position %d: %v", r.header.number, position, err)
 		}
 		return nil
 	}); err != nil {
 		return nil, err
 	}
 	if n := record.Records(&snap); uint64(n) != head.Records {
-		return nil, damagef("table records, snapshot %d has %d records, it should have %d", r.header.number, n, head.Records)
+		return nil, dbfolder.Damagef("table records, snapshot %d has %d records, it should have %d", r.header.number, n,
+			head.Records)
 	}
 	t, err := table.Restore(snap)
 	if err != nil {
-		return nil, damagef("snapshot %d: %v", r.header.number, err)
+		return nil, dbfolder.Damagef("snapshot %d: %v", r.header.number, err)
 	}
 	return t, nil
 }
@@ -137,7 +113,7 @@ func (s *store) restore(ctx context.Context, r *recovered) (*table.Table, error)
 // records yields the records of a snapshot in order. It returns damage if their digest is not that
 // of the header.
 func (s *store) records(ctx context.Context, h *header, yield func(position int, b []byte) error) error {
-	rows, err := s.conn.QueryContext(ctx, "SELECT position, record FROM records WHERE number = ? ORDER BY position",
+	rows, err := s.Conn.QueryContext(ctx, "SELECT position, record FROM records WHERE number = ? ORDER BY position",
 		int64(h.number))
 	if err != nil {
 		return err
@@ -148,10 +124,10 @@ func (s *store) records(ctx context.Context, h *header, yield func(position int,
 		var position int
 		var b []byte
 		if err := rows.Scan(&position, &b); err != nil {
-			return damagef("table records, snapshot %d, position %d: %v", h.number, n, err)
+			return dbfolder.Damagef("table records, snapshot %d, position %d: %v", h.number, n, err)
 		}
 		if position != n {
-			return damagef("table records, snapshot %d: position %d is missing", h.number, n)
+			return dbfolder.Damagef("table records, snapshot %d: position %d is missing", h.number, n)
 		}
 		digest = digestOf(digest, b)
 		if err := yield(position, b); err != nil {
@@ -159,7 +135,7 @@ func (s *store) records(ctx context.Context, h *header, yield func(position int,
 		}
 	}
 	if rows.Err() == nil && digest != h.digest {
-		return damagef("table records, snapshot %d: the digest of its records is %s, it should be %s", h.number,
+		return dbfolder.Damagef("table records, snapshot %d: the digest of its records is %s, it should be %s", h.number,
 			hex(digest), hex(h.digest))
 	}
 	return rows.Err()
@@ -168,7 +144,7 @@ func (s *store) records(ctx context.Context, h *header, yield func(position int,
 // rows yields the rows after the snapshot in order. It returns damage if a row is missing or has a
 // wrong sum.
 func (s *store) rows(ctx context.Context, h *header, yield func(*row) error) error {
-	rows, err := s.conn.QueryContext(ctx,
+	rows, err := s.Conn.QueryContext(ctx,
 		"SELECT seq, count, entries, now_ns, fences, tickets, epochs, changes, sum FROM journal WHERE seq > ? ORDER BY seq",
 		int64(h.seq))
 	if err != nil {
@@ -181,14 +157,15 @@ func (s *store) rows(ctx context.Context, h *header, yield func(*row) error) err
 		var sum string
 		to := append([]any{&b.seq, &b.count, &b.entries}, scanCounters(&b.after)...)
 		if err := rows.Scan(append(to, &sum)...); err != nil {
-			return damagef("table journal, row %d: %v", seq+1, err)
+			return dbfolder.Damagef("table journal, row %d: %v", seq+1, err)
 		}
 		if b.seq != seq+1 {
-			return damagef("table journal: row %d is missing, the next one is %d", seq+1, b.seq)
+			return dbfolder.Damagef("table journal: row %d is missing, the next one is %d", seq+1, b.seq)
 		}
 		b.sum = b.seal(chain)
 		if hex(b.sum) != sum {
-			return damagef("table journal, row %d: its sum is %s, by its contents and those before it should be %s", b.seq, sum,
+			return dbfolder.Damagef("table journal, row %d: its sum is %s, by its contents and those before it should be %s",
+				b.seq, sum,
 				hex(b.sum))
 		}
 		if err := yield(&b); err != nil {
@@ -218,15 +195,17 @@ func (r *recovered) apply(b *row) error {
 			return r.unreadable(where, err)
 		}
 		if _, err := r.table.Step(&c); err != nil {
-			return damagef("%s is refused (%v), though it was not when %s wrote it: was that a build of other sources with "+
+			return dbfolder.Damagef("%s is refused (%v), though it was not when %s wrote it: was that a build of other "+
+				"sources with "+
 				"the same version of the rules?", where, err, r.writer)
 		}
 	}
 	if n != b.count {
-		return damagef("table journal, row %d has %d entries, it should have %d", b.seq, n, b.count)
+		return dbfolder.Damagef("table journal, row %d has %d entries, it should have %d", b.seq, n, b.count)
 	}
 	if after := r.table.Counters(); after != b.after {
-		return damagef("table journal, row %d: after it the table's counters are %+v, they should be %+v: was %s, which "+
+		return dbfolder.Damagef("table journal, row %d: after it the table's counters are %+v, they should be %+v: was "+
+			"%s, which "+
 			"wrote "+
 			"it, a build of other sources with the same version of the rules?", b.seq, after, b.after, r.writer)
 	}
@@ -240,7 +219,7 @@ func refusal(path string, err error) error {
 	if errors.As(err, &typed) {
 		return typed
 	}
-	if errors.Is(err, errDamage) {
+	if errors.Is(err, dbfolder.ErrDamage) {
 		return lockkeeper.Invalid("%s: %v: nothing was changed; see docs/engines/disk.md for what can be done", path, err)
 	}
 	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: describe(path, err), Cause: err}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 	"github.com/lockkeeper/lockkeeper/internal/record"
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 	"github.com/lockkeeper/lockkeeper/table"
@@ -58,10 +59,10 @@ func rowReader(t *testing.T) func(r row) (*recovered, error) {
 	}
 	return func(r row) (*recovered, error) {
 		t.Helper()
-		if err := errors.Join(s.exec("DELETE FROM journal"), s.append(&r)); err != nil {
+		if err := errors.Join(s.Exec("DELETE FROM journal"), s.append(&r)); err != nil {
 			t.Fatal(err)
 		}
-		got := &recovered{path: s.path, writer: writer()}
+		got := &recovered{path: s.Path, writer: dbfolder.Writer()}
 		return got, s.load(t.Context(), got)
 	}
 }
@@ -78,7 +79,7 @@ func TestDamagedRowIsRefused(t *testing.T) {
 	}
 	refused := func(r row, how string, at int) {
 		t.Helper()
-		if _, err := read(r); !errors.Is(err, errDamage) || !strings.Contains(err.Error(), "its sum is") {
+		if _, err := read(r); !errors.Is(err, dbfolder.ErrDamage) || !strings.Contains(err.Error(), "its sum is") {
 			t.Errorf("%s %d: %v, want damage of its sum", how, at, err)
 		}
 	}

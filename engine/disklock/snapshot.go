@@ -80,24 +80,24 @@ func (s *store) forget(sn snapshot, n int) (snapshot, bool, error) {
 	if !rows {
 		low = sn.seq + 1
 	}
-	if err := s.exec("DELETE FROM journal WHERE seq < ?", int64(low)); err != nil {
+	if err := s.Exec("DELETE FROM journal WHERE seq < ?", int64(low)); err != nil {
 		return sn, false, err
 	}
 	sn.lowest = low
 	records := sn.old + 4*n
-	if err := s.exec("DELETE FROM records WHERE number < ? AND position < ?", int64(sn.number), records); err != nil {
+	if err := s.Exec("DELETE FROM records WHERE number < ? AND position < ?", int64(sn.number), records); err != nil {
 		return sn, false, err
 	}
 	sn.old = records
 	var left int
-	if err := s.query("SELECT count(*) FROM (SELECT 1 FROM records WHERE number < "+fmt.Sprint(sn.number)+" LIMIT 1)",
+	if err := s.Query("SELECT count(*) FROM (SELECT 1 FROM records WHERE number < "+fmt.Sprint(sn.number)+" LIMIT 1)",
 		&left); err != nil {
 		return sn, false, err
 	}
 	if rows || left > 0 {
 		return sn, false, nil
 	}
-	return sn, true, s.exec("DELETE FROM snapshots WHERE number < ?", int64(sn.number))
+	return sn, true, s.Exec("DELETE FROM snapshots WHERE number < ?", int64(sn.number))
 }
 
 // forgetAll removes all snapshots except h, and all rows that h replaces.
@@ -107,7 +107,7 @@ func (s *store) forgetAll(h *header) error {
 		"DELETE FROM records WHERE number <> ?",
 		"DELETE FROM snapshots WHERE number <> ?",
 	} {
-		if err := s.exec(statement, int64(h.number)); err != nil {
+		if err := s.Exec(statement, int64(h.number)); err != nil {
 			return err
 		}
 	}

@@ -1,12 +1,10 @@
 package disklock
 
 import (
-	"errors"
 	"fmt"
 
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 )
 
 // setTrouble starts refusing commands because of t, or stops if t is nil. Only the writer and the
@@ -41,8 +39,6 @@ func (j *journal) readSafe() safeTable {
 	return *j.safe
 }
 
-var errInUse = errors.New("in use")
-
 // trouble is a reason for which Admit refuses commands.
 type trouble struct {
 	err     *lockkeeper.Error
@@ -56,22 +52,5 @@ func unavailable(cause error, format string, args ...any) *lockkeeper.Error {
 
 // describe explains an error to a person, and says what the person can do.
 func describe(path string, err error) string {
-	switch resultCode(err) {
-	case sqlite3.SQLITE_FULL:
-		return fmt.Sprintf("the disk is full: make room on the file system of %s, and it goes on by itself", path)
-	case sqlite3.SQLITE_IOERR:
-		return fmt.Sprintf("the system could not read or write %s: look for a failing disk, a quota or a limit on the "+
-			"size of files (ulimit -f)", path)
-	case sqlite3.SQLITE_BUSY:
-		return fmt.Sprintf("another program keeps %s to itself, such as sqlite3 or a backup: end it (fuser %s lists who "+
-			"has the file open)", path, path)
-	case sqlite3.SQLITE_NOTADB:
-		return fmt.Sprintf("%s is no SQLite database: name a directory that is new, or one of lockkeeper's", path)
-	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH:
-		return fmt.Sprintf("%s is damaged; nothing was changed; see docs/engines/disk.md for what can be done", path)
-	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
-		return fmt.Sprintf("%s can't be opened for writing: the directory and all in it must be readable and writable for "+
-			"this user", path)
-	}
-	return "using " + path
+	return dbfolder.Describe(path, err, "see docs/engines/disk.md for what can be done")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 	"github.com/lockkeeper/lockkeeper/internal/record"
 	"github.com/lockkeeper/lockkeeper/table"
 )
@@ -15,7 +16,7 @@ import (
 // emptyStore makes the database of a folder.
 func emptyStore(t *testing.T, f folder) *store {
 	t.Helper()
-	s, err := openStore(f.journal(), "sqlite", false, true)
+	s, err := openStore(f.journal(), dbfolder.Use{Careless: true})
 	if err == nil {
 		err = s.create()
 	}
@@ -56,7 +57,7 @@ func TestOtherVersionsAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := emptyStore(t, folder{path: t.TempDir()})
-			if err := s.exec("UPDATE meta SET writer = 'lockkeeper v9.9.9'"); err != nil {
+			if err := s.Exec("UPDATE meta SET writer = 'lockkeeper v9.9.9'"); err != nil {
 				t.Fatal(err)
 			}
 			restart := table.Command{Op: table.Restart}
@@ -74,11 +75,11 @@ func TestOtherVersionsAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := s.recover(context.Background())
-			err = refusal(s.path, err)
+			err = refusal(s.Path, err)
 			if !errors.Is(err, lockkeeper.ErrInvalid) {
 				t.Fatalf("%v, want ErrInvalid", err)
 			}
-			for _, words := range append(c.words, s.path, "nothing was changed") {
+			for _, words := range append(c.words, s.Path, "nothing was changed") {
 				if !strings.Contains(err.Error(), words) {
 					t.Errorf("%v\ndoes not say %q", err, words)
 				}
@@ -92,7 +93,7 @@ func TestWriterIsRecorded(t *testing.T) {
 	e := openHere(t, t.TempDir(), options{careless: true})
 	e.Close()
 	r, err := e.folder.recover(t.Context(), options{driver: "sqlite"})
-	if err != nil || r.writer != writer() || !strings.HasPrefix(r.writer, "lockkeeper ") {
-		t.Errorf("the writer is %q (%v), want %q", r.writer, err, writer())
+	if err != nil || r.writer != dbfolder.Writer() || !strings.HasPrefix(r.writer, "lockkeeper ") {
+		t.Errorf("the writer is %q (%v), want %q", r.writer, err, dbfolder.Writer())
 	}
 }

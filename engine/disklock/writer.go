@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 )
 
 // Pauses between tries while the disk is full: they double from firstRetry to lastRetry.
@@ -126,7 +127,7 @@ func (j *journal) commitRetrying(r *row) bool {
 				(*report)(r.count, time.Since(began))
 			}
 			return true
-		case !isFull(err):
+		case !dbfolder.IsFull(err):
 			j.poison(err)
 			return false
 		case j.snapshot != nil:
@@ -181,16 +182,16 @@ func (j *journal) commit(r *row) error {
 		}
 		return j.committed(r)
 	}
-	if err := j.store.exec("BEGIN IMMEDIATE"); err != nil {
+	if err := j.store.Exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	next, finished, err := j.advance(r, *sn)
 	if err == nil {
-		err = j.store.exec("COMMIT")
+		err = j.store.Exec("COMMIT")
 	}
 	if err != nil {
 		// After some errors SQLite has rolled back already.
-		_ = j.store.exec("ROLLBACK")
+		_ = j.store.Exec("ROLLBACK")
 		return err
 	}
 	j.advanced(next, finished)
@@ -235,7 +236,7 @@ func (j *journal) committed(r *row) error {
 	j.stats.syncs.Add(1)
 	j.stats.entries.Add(int64(r.count))
 	j.stats.last.Store(time.Now().UnixNano())
-	if err := j.marker.write(j.seq, j.after.Fences); err != nil {
+	if err := j.marker.Write(j.seq, j.after.Fences); err != nil {
 		// Go on without the mark: it only helps Open to detect losses. Examine reports the error.
 		j.stats.mark.Store(&err)
 	}
@@ -250,10 +251,10 @@ func (j *journal) checkpointIfDue() {
 	if j.pages < j.options.checkpointPages {
 		return
 	}
-	switch err := j.store.checkpoint(false); {
+	switch err := j.store.Checkpoint(false); {
 	case err == nil:
 		j.pages = 0
-	case isFull(err):
+	case dbfolder.IsFull(err):
 		j.pages = 0 // the log keeps growing; try again later
 	default:
 		j.poison(err)
@@ -265,7 +266,7 @@ func (j *journal) finish() {
 	err := j.close()
 	switch {
 	case err == nil:
-	case isFull(err): // the snapshot is not needed: the journal has all its entries
+	case dbfolder.IsFull(err): // the snapshot is not needed: the journal has all its entries
 		j.store.close()
 	default:
 		j.poison(err)
@@ -284,7 +285,7 @@ func (j *journal) close() error {
 			return err
 		}
 	}
-	if err := j.store.checkpoint(true); err != nil {
+	if err := j.store.Checkpoint(true); err != nil {
 		return err
 	}
 	return j.store.close()
@@ -293,20 +294,20 @@ func (j *journal) close() error {
 // commitPieces writes many pieces in one transaction, because no caller waits any more. With the
 // last piece it sets the state to closed.
 func (j *journal) commitPieces() error {
-	if err := j.store.exec("BEGIN IMMEDIATE"); err != nil {
+	if err := j.store.Exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	next, err := j.store.piece(*j.snapshot, 100*pieceRecords)
 	if err == nil && next.done {
 		if err = j.store.forgetAll(&next.header); err == nil {
-			err = j.store.exec("UPDATE meta SET state = ?", stateClosed)
+			err = j.store.Exec("UPDATE meta SET state = ?", stateClosed)
 		}
 	}
 	if err == nil {
-		err = j.store.exec("COMMIT")
+		err = j.store.Exec("COMMIT")
 	}
 	if err != nil {
-		_ = j.store.exec("ROLLBACK")
+		_ = j.store.Exec("ROLLBACK")
 		return err
 	}
 	j.snapshot = &next

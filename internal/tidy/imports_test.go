@@ -25,7 +25,7 @@ var house = []room{
 	{"internal/supervise", ". internal/duration", "golang.org/x/sys golang.org/x/term"},
 
 	{"engine/memlock", ". table internal/keeper", "golang.org/x/sys"},
-	{"engine/disklock", ". table internal/keeper internal/record internal/story", "modernc.org/sqlite golang.org/x/sys"},
+	{"engine/disklock", ". table internal/dbfolder internal/keeper internal/record internal/story", "golang.org/x/sys"},
 	{"engine/sqlitelock", ". table internal/rows internal/watching internal/migrations internal/calls " +
 		"internal/attached",
 		"modernc.org/sqlite github.com/fsnotify/fsnotify golang.org/x/sys golang.org/x/sync"},
@@ -81,6 +81,7 @@ var house = []room{
 		"go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
 			"golang.org/x/sys golang.org/x/term"},
 
+	{"internal/dbfolder", ".", "modernc.org/sqlite golang.org/x/sys"}, // a database that one process has for itself
 	{"internal/record", ". table", ""},                         // commands and snapshots as bytes
 	{"internal/rows", ". table", ""},                           // records as columns of a database
 	{"internal/attached", ".", ""},                             // sessions that are attached through a process

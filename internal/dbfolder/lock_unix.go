@@ -1,6 +1,6 @@
 //go:build unix
 
-package disklock
+package dbfolder
 
 import (
 	"errors"

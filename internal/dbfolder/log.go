@@ -1,4 +1,4 @@
-package disklock
+package dbfolder
 
 import (
 	"encoding/binary"
@@ -10,48 +10,51 @@ import (
 
 // SQLite treats the first invalid frame of its log as the end of the log, and drops the frames
 // after it. That is right for a torn tail. The writer syncs each commit before it writes the next
-// one, so a crash leaves at most one incomplete transaction, the last one, and its callers got no
-// answer.
+// one, so a crash leaves at most one incomplete transaction, the last one, of which nobody was told.
 //
 // If a later transaction follows the invalid frame, the disk lost a write that it had confirmed.
-// SQLite would drop both without an error. So disklock examines the log before SQLite opens it. The
+// SQLite would drop both without an error. So the log is examined before SQLite opens it. The
 // format: sqlite.org/fileformat2.html.
 
 const (
-	walHeader   = 32
+	logHeader   = 32
 	frameHeader = 24
 )
 
-// walState describes a log.
-type walState struct {
-	missing bool
-	size    int64
-	frames  int // number of valid, committed frames
-	torn    int // number of frames after them that were never committed
+// A LogState describes SQLite's log.
+type LogState struct {
+	Missing   bool
+	Size      int64
+	Frames    int   // number of valid, committed frames
+	Committed int64 // bytes up to the end of these
+	FrameSize int   // bytes of a frame; 0 if the log is empty
 }
 
-// examineWAL examines the log of a database that no process has open. It returns an error for
+// LogPath returns the path of the log of a database.
+func LogPath(database string) string { return database + "-wal" }
+
+// ExamineLog examines the log of a database that no process has open. It returns an error for
 // damage, but not for a torn tail.
-func examineWAL(path string) (walState, error) {
+func ExamineLog(path string) (LogState, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return walState{missing: true}, nil
+		return LogState{Missing: true}, nil
 	}
 	if err != nil {
-		return walState{}, err
+		return LogState{}, err
 	}
-	state := walState{size: int64(len(b))}
+	return ParseLog(b)
+}
+
+// ParseLog examines the content of a log, as ExamineLog does.
+func ParseLog(b []byte) (LogState, error) {
+	state := LogState{Size: int64(len(b))}
 	w, err := parseWAL(b)
 	if err != nil || w == nil {
 		return state, err
 	}
 	last, next := w.valid()
-	state.frames, state.torn = last, 0
-	for i := last; i < w.count; i++ {
-		if w.ours(i) {
-			state.torn++
-		}
-	}
+	state.Frames, state.FrameSize, state.Committed = last, w.size, int64(logHeader+last*w.size)
 	if later := w.laterThan(next); later >= 0 {
 		return state, fmt.Errorf("frame %d is damaged (its checksum is wrong), though frame %d behind it was written "+
 			"after that was safe", next+1, later+1)
@@ -71,7 +74,7 @@ type wal struct {
 
 // parseWAL reads the header. It returns nil for an empty log.
 func parseWAL(b []byte) (*wal, error) {
-	if len(b) < walHeader || allZero(b) {
+	if len(b) < logHeader || allZero(b) {
 		return nil, nil
 	}
 	w := &wal{b: b}
@@ -92,7 +95,7 @@ func parseWAL(b []byte) (*wal, error) {
 		return nil, fmt.Errorf("its header is damaged: pages of %d bytes can't be", page)
 	}
 	w.size = int(page) + frameHeader
-	w.count = (len(b) - walHeader) / w.size
+	w.count = (len(b) - logHeader) / w.size
 	copy(w.salts[:], b[16:24])
 	return w, nil
 }
@@ -120,7 +123,7 @@ func (w *wal) sum(s [2]uint32, b []byte) [2]uint32 {
 }
 
 func (w *wal) frame(i int) []byte {
-	at := walHeader + i*w.size
+	at := logHeader + i*w.size
 	return w.b[at : at+w.size]
 }
 
