@@ -166,7 +166,9 @@ func (j *journal) open(f folder, r *recovered) error {
 		func() error { return dbfolder.SyncFolder(f.path) },
 		j.store.prepare,
 		func() error { return j.store.Exec("BEGIN IMMEDIATE") },
-		func() error { return j.store.Exec("UPDATE meta SET state = ?, writer = ?", stateOpen, dbfolder.Writer()) },
+		func() error {
+			return j.store.Exec("UPDATE meta SET state = ?, writer = ?", stateOpen, dbfolder.Writer())
+		},
 		func() error { return j.store.forgetAll(&r.header) }, // rests of an incomplete or replaced snapshot
 		func() error { return j.store.append(&b) },
 		func() error { return j.store.Exec("COMMIT") },

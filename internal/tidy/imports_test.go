@@ -57,6 +57,9 @@ var house = []room{
 	{"engine/quorumlock/internal/node", ". table internal/keeper internal/attached engine/quorumlock/internal/replica " +
 		"engine/quorumlock/internal/voters", ""}, // runs such a node
 	{"engine/quorumlock", ". table engine/quorumlock/internal/node engine/quorumlock/internal/replica", ""},
+	// what a node of a cluster has on its disk
+	{"engine/quorumlock/internal/storage", ". internal/dbfolder engine/quorumlock/internal/replica",
+		"go.etcd.io/raft/v3 google.golang.org/protobuf"},
 	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote engine/redlock", ""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
@@ -82,12 +85,12 @@ var house = []room{
 			"golang.org/x/sys golang.org/x/term"},
 
 	{"internal/dbfolder", ".", "modernc.org/sqlite golang.org/x/sys"}, // a database that one process has for itself
-	{"internal/record", ". table", ""},                         // commands and snapshots as bytes
-	{"internal/rows", ". table", ""},                           // records as columns of a database
-	{"internal/attached", ".", ""},                             // sessions that are attached through a process
-	{"internal/roundtrip", "", ""},                             // the context of one call of an engine
-	{"internal/calls", ".", ""},                                // calls that share a commit
-	{"internal/migrations", "", "github.com/pressly/goose/v3"}, // brings tables of databases up to date
+	{"internal/record", ". table", ""},                                // commands and snapshots as bytes
+	{"internal/rows", ". table", ""},                                  // records as columns of a database
+	{"internal/attached", ".", ""},                                    // sessions that are attached through a process
+	{"internal/roundtrip", "", ""},                                    // the context of one call of an engine
+	{"internal/calls", ".", ""},                                       // calls that share a commit
+	{"internal/migrations", "", "github.com/pressly/goose/v3"},        // brings tables of databases up to date
 	// watchers: whom a change concerns, reads for them, what they have received
 	{"internal/watching", ".", ""},
 	{"examples/transactions", ".", ""}, // runs on every engine

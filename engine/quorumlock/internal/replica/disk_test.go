@@ -22,6 +22,14 @@ type disk struct {
 	slowest  time.Duration // of a sync
 	full     bool          // syncs do not end
 	lies     bool          // it says that writes are durable before they are (a planted bug)
+	backing  Backing       // has the same as state; nil if there is none
+}
+
+// A Backing is a product's disk, which a simulation runs beside its own.
+type Backing interface {
+	Write(writes []Write) error
+	// Restart ends the process that has the disk, and returns what the next one finds.
+	Restart() (State, error)
 }
 
 func (s *State) clone() State {
@@ -33,6 +41,18 @@ func (s *State) clone() State {
 		c.Snapshot = proto.Clone(s.Snapshot).(*pb.Snapshot)
 	}
 	return c
+}
+
+// equal reports whether both mean the same.
+func (s *State) equal(other *State) bool {
+	a, b := s.HardState, other.HardState
+	return a.GetTerm() == b.GetTerm() && a.GetVote() == b.GetVote() && a.GetCommit() == b.GetCommit() &&
+		proto.Equal(s.Snapshot.GetMetadata(), other.Snapshot.GetMetadata()) &&
+		bytes.Equal(s.Snapshot.GetData(), other.Snapshot.GetData()) &&
+		slices.EqualFunc(s.Entries, other.Entries, func(a, b *pb.Entry) bool {
+			return a.GetIndex() == b.GetIndex() && a.GetTerm() == b.GetTerm() && a.GetType() == b.GetType() &&
+				bytes.Equal(a.GetData(), b.GetData())
+		})
 }
 
 // apply makes w part of what the disk has.
@@ -56,6 +76,38 @@ func (s *State) apply(w *Write) {
 
 func (d *disk) reset(s State) {
 	d.state, d.unsynced, d.syncing, d.full = s, nil, false, false
+	if d.profile.backing != nil {
+		d.backing = d.profile.backing(d.T, d.state.clone())
+	}
+}
+
+// read returns what a process finds that starts.
+func (d *disk) read() State {
+	if d.backing == nil {
+		return d.state.clone()
+	}
+	s, err := d.backing.Restart()
+	if err != nil {
+		d.faultf("the disk of %s: %v", d.name, err)
+		return d.state.clone()
+	}
+	if !s.equal(&d.state) {
+		d.faultf("the disk of %s has %v, want %v", d.name, s, d.state)
+	}
+	return s
+}
+
+// take makes the oldest n unsynced writes part of what the disk has.
+func (d *disk) take(n int) {
+	for i := range n {
+		d.state.apply(&d.unsynced[i])
+	}
+	if d.backing != nil {
+		if err := d.backing.Write(d.unsynced[:n]); err != nil {
+			d.faultf("the disk of %s: %v", d.name, err)
+		}
+	}
+	d.unsynced = d.unsynced[n:]
 }
 
 func (d *disk) write(w Write) {
@@ -103,10 +155,11 @@ func (d *disk) sync() {
 
 // keep makes the writes up to number durable.
 func (d *disk) keep(number uint64) {
-	for len(d.unsynced) > 0 && d.unsynced[0].Number <= number {
-		d.state.apply(&d.unsynced[0])
-		d.unsynced = d.unsynced[1:]
+	n := 0
+	for n < len(d.unsynced) && d.unsynced[n].Number <= number {
+		n++
 	}
+	d.take(n)
 }
 
 // crash ends the process that writes. Without power loss, the kernel still has what was written.
@@ -118,8 +171,6 @@ func (d *disk) crash(power bool) {
 			d.saw("writes lost")
 		}
 	}
-	for i := range kept {
-		d.state.apply(&d.unsynced[i])
-	}
+	d.take(kept)
 	d.unsynced, d.syncing = nil, false
 }

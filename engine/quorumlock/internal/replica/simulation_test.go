@@ -78,6 +78,13 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
+// SimulateOn simulates clusters whose disks are those of another package.
+func SimulateOn(t *testing.T, backing func(t *testing.T, s State) Backing) {
+	p := usual
+	p.backing = backing
+	simulateMany(t, p, testmode.Pick(5, 100))
+}
+
 // The report of a failure names a seed. It must show the same failure again.
 func TestSeedsReplay(t *testing.T) {
 	seed := testmode.Seed(t)

@@ -43,6 +43,8 @@ type profile struct {
 	bug                       bug
 	program                   Rules         // of all machines; earlierRules: they get the later ones during the faults
 	ttl                       time.Duration // of sessions; 0: 2 to 6 seconds
+
+	backing func(t *testing.T, s State) Backing // makes a disk with that state; nil: none
 }
 
 const (
@@ -68,7 +70,7 @@ func newWorld(t *testing.T, p profile, seed uint64) *world {
 	}
 	for i, m := range w.machines {
 		if i < p.voters {
-			m.disk.state = found(w, founders...)
+			m.disk.reset(found(w, founders...))
 		}
 		m.start()
 	}
@@ -210,7 +212,7 @@ func (m *machine) start() {
 	}
 	m.calls, m.reads = make(map[CallID]func(Answer)), make(map[CallID]func(error))
 	m.index, m.within, m.wakeAt = 0, 0, 0
-	r, err := New(m.config(), m.disk.state.clone(), m.clock.read())
+	r, err := New(m.config(), m.disk.read(), m.clock.read())
 	if err != nil {
 		m.faultf("%s does not start: %v", m.name, err)
 		return

@@ -1,0 +1,194 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
+)
+
+// folder is the folder of a node.
+type folder struct {
+	path string
+	lock dbfolder.Lock
+}
+
+func (f folder) database() string { return filepath.Join(f.path, "node.db") }
+func (f folder) log() string      { return dbfolder.LogPath(f.database()) }
+func (f folder) mark() string     { return dbfolder.MarkPath(f.path) }
+
+// Open opens the folder of a node, and checks all that it has. want says which node it must be; its
+// zero fields may be anything. ctx limits the time of the checks. Open changes nothing if it refuses.
+//
+// If something is missing or changed, the cause of the error is ErrLost. If there is no node, it is
+// ErrNoNode. If another process has the folder, the error is an ErrUnavailable that names the
+// process. The error is an ErrInvalid if the folder has another node.
+func Open(ctx context.Context, dir string, want Identity) (*Store, error) {
+	return open(ctx, dir, want, options{})
+}
+
+func open(ctx context.Context, dir string, want Identity, o options) (*Store, error) {
+	if o.checkpointPages == 0 {
+		o.checkpointPages = pagesBetweenCheckpoints
+	}
+	f := folder{path: dir}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, f.noNode()
+	}
+	var err error
+	if f.path, f.lock, err = dbfolder.LockFolder(dir); err != nil {
+		return nil, err
+	}
+	s, err := f.open(ctx, want, o)
+	if err != nil {
+		f.lock.Unlock()
+		return nil, refusal(f.database(), err)
+	}
+	return s, nil
+}
+
+func (f folder) noNode() error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrInvalid, Detail: fmt.Sprintf("%s has no node", f.path), Cause: ErrNoNode}
+}
+
+// open opens the folder, which is locked.
+func (f folder) open(ctx context.Context, want Identity, o options) (*Store, error) {
+	c, err := f.recover(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if !c.node.is(&want) {
+		return nil, lockkeeper.Invalid("%s has %s, not %s: name its own folder", f.path, &c.node, &want)
+	}
+	db, err := dbfolder.OpenDB(f.database(), dbfolder.Use{Alone: true, Careless: o.careless})
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		options: o, folder: f, node: c.node, opened: c.progress.opened + 1, db: db, progress: c.progress,
+		snapshot: c.snapshot,
+	}
+	s.snapshot.conf, s.snapshot.data = nil, nil
+	if err := s.begin(); err != nil {
+		db.Close()
+		if s.marker != nil {
+			s.marker.Close()
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// begin begins writing: it states in the database that a process has the folder. Then it checkpoints
+// the whole log and so syncs its content again, because after a failed sync of an earlier process the
+// system may not have written it.
+func (s *Store) begin() (err error) {
+	s.marker, err = dbfolder.OpenMarker(s.folder.mark(), s.progress.commits, uint64(s.node.sum()))
+	if err != nil {
+		return err
+	}
+	if err := dbfolder.SyncFolder(s.folder.path); err != nil {
+		return err
+	}
+	s.insert, err = s.db.Conn.PrepareContext(context.Background(), insertEntry)
+	if err != nil {
+		return err
+	}
+	err = s.commit(func(t *transaction) error {
+		p := &t.progress
+		p.state, p.writer, p.opened, p.file = stateOpen, dbfolder.Writer(), s.opened, dbfolder.Inode(s.folder.database())
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.db.Checkpoint(true)
+}
+
+// recover checks log, database and mark against each other, and reads the database. It does not
+// change a folder that it refuses.
+func (f folder) recover(ctx context.Context, o options) (*content, error) {
+	m, err := dbfolder.ReadMark(f.mark())
+	if err != nil {
+		return nil, lostf("%s is damaged: %v", f.mark(), err)
+	}
+	log, err := dbfolder.ExamineLog(f.log())
+	if err != nil {
+		return nil, lostf("%s is damaged: %v; nothing was changed", f.log(), err)
+	}
+	there, err := dbfolder.HasContent(f.database())
+	switch {
+	case err != nil:
+		return nil, err
+	case !there && m == nil && log.Size == 0:
+		return nil, f.noNode()
+	case !there:
+		return nil, lostf("%s is missing, though there is what belongs to it: it was removed, or the creation of this "+
+			"node was cut short", f.database())
+	case log.Missing:
+		if err := f.checkMissingLog(m); err != nil {
+			return nil, err
+		}
+	}
+	db, err := dbfolder.OpenDB(f.database(), dbfolder.Use{Careless: o.careless})
+	if err != nil {
+		return nil, err
+	}
+	c, err := read(ctx, db)
+	if err == nil {
+		err = f.compare(c, m, o)
+	}
+	if err != nil {
+		db.CloseUnchanged()
+		return nil, err
+	}
+	return c, db.Close()
+}
+
+// compare refuses a database that ends before its mark, or that is not the one that was written last.
+func (f folder) compare(c *content, m *dbfolder.Mark, o options) error {
+	file := dbfolder.Inode(f.database())
+	switch {
+	case m == nil:
+		return lostf("%s is missing, so it can't be told whether the database has all that was durable", f.mark())
+	case m.Waived():
+		return nil
+	case m.Value != uint64(c.node.sum()):
+		return lostf("%s does not belong to %s, which %s has", f.mark(), &c.node, f.database())
+	case c.progress.commits < m.Seq:
+		return lostf("%s ends with transaction %d, though transaction %d was durable, as %s says: something is missing, or "+
+			"this is an older copy", f.database(), c.progress.commits, m.Seq, f.mark())
+	case c.progress.file != 0 && file != 0 && c.progress.file != file && !o.moved:
+		return lostf("%s is a copy (inode %d, it was written as inode %d), which may lack what the node did later",
+			f.database(), file, c.progress.file)
+	}
+	return nil
+}
+
+// checkMissingLog checks a database without a log. Nothing of Lockkeeper removes the log, so somebody
+// did. The database is complete without it if it was closed, or if the mark is of this boot, and so
+// exact, and the database has its transaction.
+func (f folder) checkMissingLog(m *dbfolder.Mark) error {
+	db, err := dbfolder.OpenDB(f.database(), dbfolder.Use{Careless: true, Still: true})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if fresh, err := db.Identify(schema); err != nil || fresh {
+		return err
+	}
+	var state string
+	var commits int64
+	if err := db.Query("SELECT state, commits FROM progress", &state, &commits); err != nil {
+		return rowError("progress", err)
+	}
+	if state == stateClosed || m.Waived() || m.ThisBoot() && uint64(commits) >= m.Seq {
+		return nil
+	}
+	return lostf("%s is missing, though %s was not closed: what was durable in it is lost", f.log(), f.database())
+}
