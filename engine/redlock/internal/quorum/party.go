@@ -209,7 +209,7 @@ func (p *Party) Lost(now time.Duration, server int) {
 	for _, s := range p.sortedSessions() {
 		seat := &s.seats[server]
 		p.void(s, server)
-		seat.absent, seat.other = true, 0
+		seat.absent, seat.absentAt, seat.other = true, now, 0
 		for _, c := range s.inOrder() {
 			p.decide(c, now)
 		}

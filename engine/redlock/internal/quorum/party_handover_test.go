@@ -217,3 +217,25 @@ func TestFormerPartyIsRefusedWhenAServerGoesDown(t *testing.T) {
 		t.Errorf("the answer is %+v, want ErrSession", s.answers[u.p][call])
 	}
 }
+
+// Another party takes a session over and leaves it, as a second server does that ends an HTTP claim. The
+// former party is refused as soon as it asks.
+func TestFormerPartyIsRefusedAfterTheSessionWasLeft(t *testing.T) {
+	each(t, 2, func(s *sim) {
+		u := s.user(0, "u")
+		s.must(u.claim(want("a", 0)), lockkeeper.Held, 0)
+		heir := &user{sim: s, p: s.parties[1], key: u.key, id: u.id, ttl: u.ttl}
+		heir.attach(1)
+		if a := s.await(heir.p, heir.p.End(s.now, heir.key, lockkeeper.Ending{Kind: lockkeeper.Leave})); a.Err != nil {
+			s.Fatal(a.Err)
+		}
+		s.run(10 * time.Millisecond)
+		began := s.now
+		if a := s.await(u.p, u.p.Renew(s.now, u.key)); !errors.Is(a.Err, lockkeeper.ErrSession) {
+			s.Errorf("the former party gets %+v", a)
+		}
+		if took := s.now - began; took > 100*time.Millisecond {
+			s.Errorf("it is refused after %s", took)
+		}
+	})
+}

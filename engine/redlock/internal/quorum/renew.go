@@ -190,6 +190,9 @@ func (p *Party) restore(s *session, i int, now time.Duration) (retryAt time.Dura
 	if next := seat.restored + restorePause; seat.restored != 0 && now < next {
 		return next
 	}
+	if next := seat.absentAt + slowServer; seat.absent && now < next && s.renewingBeside(i) {
+		return next
+	}
 	r := RestoreRequest{TTL: micros(s.ttl), To: p.to, Label: s.label}
 	for _, c := range s.inOrder() {
 		b := &c.at[i]
@@ -206,6 +209,18 @@ func (p *Party) restore(s *session, i int, now time.Duration) (retryAt time.Dura
 	seat.restoring, seat.restored = true, now
 	p.send(i, s, nil, Request{Kind: Restore, Restore: r})
 	return never
+}
+
+// renewingBeside reports whether a Renew is on its way to another server than i. Where i has no session, its
+// answer may say that the others have none either, because another party took it over and left it: a Restore
+// must not bring it back.
+func (s *session) renewingBeside(i int) bool {
+	for k := range s.seats {
+		if k != i && s.seats[k].renewing {
+			return true
+		}
+	}
+	return false
 }
 
 // forgetAnswered forgets ended claims below the low-water mark whose end the client knows and every

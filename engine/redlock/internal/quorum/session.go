@@ -40,6 +40,7 @@ type seat struct {
 	renewedFrom time.Duration // when the latest request was sent that the server answered with a promise
 	joined      bool          // it has the session under this epoch
 	absent      bool          // it has no such session: Restore is next
+	absentAt    time.Duration // when the party learned that
 	other       uint64        // it has the session under this newer epoch
 	voided      bool          // its votes were void once: messages do not count there any more
 	since       uint64        // replies to requests with lower numbers do not count
@@ -153,7 +154,7 @@ func (p *Party) takeReply(f flight, number uint64, sent time.Duration, r Reply, 
 	switch r.Outcome {
 	case NoSession:
 		p.void(s, i)
-		seat.absent, seat.other = true, 0
+		seat.absent, seat.absentAt, seat.other = true, now, 0
 		return true
 	case OtherEpoch:
 		return p.displacedAt(s, i, r.Epoch)
@@ -272,24 +273,27 @@ func (p *Party) sendStrayEnd(s *session, server int, id uint64) {
 }
 
 // superseded reports whether another party has taken s over at so many servers that this one can't
-// reach a majority. A server that lacks the session counts for this party as long as it may be restored
-// there, or has not answered yet.
+// reach a majority, or a majority does not have s any more: another party took it over and left it. A server
+// that lacks the session counts for this party as long as it may be restored there, or has not answered yet.
 func (p *Party) superseded(s *session, now time.Duration) bool {
-	others, usable := 0, 0
+	others, gone, usable := 0, 0, 0
 	restorable := now < s.limit() && now < p.deadline(s)
 	for i := range s.seats {
 		seat := &s.seats[i]
 		asked := seat.renew || seat.renewing || seat.restoring || seat.attaching
-		if seat.other != 0 {
+		switch {
+		case seat.other != 0:
 			others++
-		} else if p.up[i] && (!seat.absent || restorable || asked) {
+		case seat.absent && !restorable && !asked:
+			gone++
+		case p.up[i]:
 			usable++
 		}
 	}
-	return others > 0 && usable < p.majority
+	return others > 0 && usable < p.majority || others+gone >= p.majority
 }
 
-// supersede ends s because another party has it.
+// supersede ends s because another party has it, or left it.
 func (p *Party) supersede(s *session, now time.Duration) {
 	p.out.Notices = append(p.out.Notices, Notice{Session: s.id, Epoch: s.epoch})
 	p.closeSession(s)
