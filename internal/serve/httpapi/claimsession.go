@@ -213,10 +213,20 @@ func (s *claimSession) over(st lockkeeper.Status) error {
 		return nil
 	case st.Reason == lockkeeper.Deadlock:
 		e.Err = lockkeeper.ErrDeadlock
-	case st.Fence == 0 && st.Reason != lockkeeper.Cancelled:
+	case st.Fence == 0 && !endedHeld(st.Reason):
 		e.Err = lockkeeper.ErrNotAcquired
 	}
 	return e
+}
+
+// endedHeld reports whether a claim that ended for the reason was held, or its client ended it. An engine may
+// have forgotten the fence.
+func endedHeld(why lockkeeper.Reason) bool {
+	switch why {
+	case lockkeeper.Cancelled, lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Stolen, lockkeeper.Overdue:
+		return true
+	}
+	return false
 }
 
 // unknownClaim returns the error of a claim that the engine does not know.
