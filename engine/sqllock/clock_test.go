@@ -58,16 +58,17 @@ func TestClockSetBack(t *testing.T) {
 		t.Parallel()
 		url := k.shared(t).Database(t)
 		by := new(atomic.Int64)
-		a, b := join(t, openShifted(t, url, by), "a", lockkeeper.MinTTL), join(t, openShifted(t, url, by), "b", cutTTL)
+		const ttl = 2 * lockkeeper.MinTTL
+		a, b := join(t, openShifted(t, url, by), "a", ttl), join(t, openShifted(t, url, by), "b", cutTTL)
 		first := a.claim(exclusive(1, 0, "a/b"), lockkeeper.Held)
 		b.claim(exclusive(1, lockkeeper.Forever, "a"), lockkeeper.Waiting)
-		for i := range 12 {
-			<-time.After(lockkeeper.MinTTL / 4)
-			if i == 6 { // when its last change is more than a TTL ago
+		for i := range 9 {
+			<-time.After(ttl / 4)
+			if i == 5 { // when its last change is more than a TTL ago
 				by.Store(int64(-time.Hour))
 			}
 			lease, err := a.Renew(bounded(t), a.key)
-			if err != nil || lease.TTL > lockkeeper.MinTTL {
+			if err != nil || lease.TTL > ttl {
 				t.Errorf("a renewal after the clock was set back tells %s, which would be too long if it is set right again; %v",
 					lease.TTL, err)
 			}

@@ -92,7 +92,7 @@ func TestGuardRefusesLateHolder(t *testing.T) {
 			t.Error(err)
 		}
 		want := exclusive(1, lockkeeper.Forever, "router1/config")
-		late, next := join(t, e, "late", lockkeeper.MinTTL), join(t, e, "next", time.Minute)
+		late, next := join(t, e, "late", deadTTL), join(t, e, "next", time.Minute)
 		old := late.claim(want, lockkeeper.Held)
 		if err := save(t.Context(), db, "router1", "first", old.Fence); err != nil {
 			t.Errorf("while it holds: %v", err)
