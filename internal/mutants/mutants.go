@@ -340,8 +340,10 @@ var mutants = []mutant{
 	{
 		"a process of a cluster takes the answer to a call of the process before",
 		"engine/quorumlock/internal/replica/apply.go",
-		` && o.incarnation == r.config.Incarnation {`,
-		` {`,
+		` && o.incarnation == r.config.Incarnation
+		if !mine {`,
+		`
+		if !mine {`,
 		"engine/quorumlock/internal/replica TestAnswerGoesToTheProcess",
 	},
 	{
