@@ -76,6 +76,7 @@ var house = []room{
 	{"internal/otlp", ". tracing", "go.opentelemetry.io/otel go.opentelemetry.io/proto google.golang.org/protobuf"},
 	{"internal/listing", ".", ""},
 	{"semaphore", "", ""}, // the standard library alone
+	{"fence", "", ""},     // likewise
 
 	{"cmd/lk", ". engine/all engine/disklock engine/remote engine/sqlitelock grab internal/serve/server " +
 		"internal/serve/wire " +
