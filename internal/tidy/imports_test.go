@@ -67,7 +67,8 @@ var house = []room{
 	{"internal/load", "", ""}, // load generator and histogram of lk bench and of bench
 	{"internal/pki", ". internal/duration internal/serve/access", "golang.org/x/sys"},
 	{"internal/serve/access", ". internal/duration internal/serve/limits", ""},
-	{"internal/gctune", "", ""}, // the garbage collector of a server
+	{"internal/serve/control", ".", ""}, // operators on the machine of a server
+	{"internal/gctune", "", ""},         // the garbage collector of a server
 	{"internal/serve/server", ". internal/attached internal/serve/wire internal/serve/access internal/serve/limits", ""},
 	{"internal/serve/httpapi", ". internal/serve/access internal/serve/limits grab internal/duration internal/listing " +
 		"internal/solo", ""},
