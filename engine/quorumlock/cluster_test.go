@@ -2,7 +2,9 @@ package quorumlock
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"math/rand/v2"
 	"slices"
@@ -13,9 +15,9 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/node"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
-	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
 )
 
 // A cluster is a few nodes in this process, with disks and a network in memory.
@@ -27,8 +29,9 @@ type cluster struct {
 	servers []*server
 	cut     map[[2]uint64]bool // ways, from and to, that lose all messages
 	delays  bool               // messages take up to 2 ms, so they overtake each other
-	lives   uint64             // starts so far
 	random  *rand.Rand
+
+	lives uint64 // starts so far
 }
 
 // A server is a computer with a disk. Its process may be down.
@@ -50,15 +53,24 @@ func newCluster(t testing.TB, n, outside int) *cluster {
 		cut:    make(map[[2]uint64]bool),
 		random: rand.New(rand.NewPCG(1, 2)),
 	}
-	var ids []uint64
-	for i := range n {
-		ids = append(ids, uint64(i+1))
+	begin := replica.Beginning{Settings: []replica.Setting{{Key: votersKey, Value: fmt.Append(nil, n)}}}
+	for i := range n + outside {
+		id := uint64(i + 1)
+		if i < n {
+			begin.Voters = append(begin.Voters, id)
+		}
+		begin.Settings = append(begin.Settings, nodeSetting(t, join.Node{
+			Name:   fmt.Sprint("node", id),
+			ID:     id,
+			Rank:   1,
+			Random: uint32(id),
+		}))
 	}
 	for i := range n + outside {
 		s := &server{cluster: c, id: uint64(i + 1), inbox: make(chan replica.Message, 10_000)}
 		if i < n {
 			var err error
-			if s.disk.state, err = replica.Found(replica.Beginning{Voters: ids}); err != nil {
+			if s.disk.state, err = replica.Found(begin); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -77,40 +89,43 @@ func newCluster(t testing.TB, n, outside int) *cluster {
 	return c
 }
 
-// start starts the process of a server, if it is down.
+func nodeSetting(t testing.TB, n join.Node) replica.Setting {
+	text, err := json.Marshal(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return replica.Setting{Key: "node/" + n.Name, Value: text}
+}
+
+// start starts the process of a server, if it is down. One goroutine at a time starts servers.
 func (s *server) start() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.engine != nil {
+	if s.running() != nil {
 		return
 	}
 	s.lives++
-	config := node.Config{
+	e, err := Start(node.Config{
 		Replica:   replica.Config{ID: s.id, Incarnation: s.lives},
 		Storage:   &s.disk,
 		Transport: s,
 		Clock:     s.clock,
-		Members:   s.members,
-	}
-	e, err := Start(config, s.disk.load())
+		Repeat:    func(err error) bool { return err == errFull },
+		Members:   Members(s.silent),
+	}, s.disk.load())
 	if err != nil {
 		s.Errorf("node %d does not start: %v", s.id, err)
 		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.engine = e
 }
 
-// members is of node.Config: the servers with numbers up to that of the voters are the first choice.
-func (s *server) members(*replica.Replica) (voters.Policy, []voters.Member) {
-	var all []voters.Member
-	for _, other := range s.servers {
-		all = append(all, voters.Member{ID: other.id, Node: voters.Node{Rank: 1, Random: uint32(other.id)}})
+// silent is for how long a server outside the configuration has not answered.
+func (s *server) silent(id uint64) time.Duration {
+	if s.servers[id-1].running() == nil {
+		return time.Hour
 	}
-	n := min(5, len(s.servers))
-	if n%2 == 0 {
-		n--
-	}
-	return voters.Policy{Voters: n, Grace: 10 * time.Second}, all
+	return 0
 }
 
 // stop ends the process of a server, as a crash does.
@@ -220,8 +235,10 @@ func (c *cluster) leader() *server {
 type disk struct {
 	mu     sync.Mutex
 	state  replica.State
-	broken error
+	broken error // of every write
 }
+
+var errFull = errors.New("the disk is full")
 
 // Write implements node.Storage.
 func (d *disk) Write(writes []replica.Write) error {
@@ -234,6 +251,13 @@ func (d *disk) Write(writes []replica.Write) error {
 		d.apply(&writes[i])
 	}
 	return nil
+}
+
+// fail lets all writes fail with err; nil: none.
+func (d *disk) fail(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.broken = err
 }
 
 func (d *disk) apply(w *replica.Write) {

@@ -194,9 +194,7 @@ func TestIsolatedLeaderGrantsNothing(t *testing.T) {
 func TestNodeWithABrokenDiskStops(t *testing.T) {
 	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
 		at := c.leader()
-		at.disk.mu.Lock()
-		at.disk.broken = errors.New("the disk is gone")
-		at.disk.mu.Unlock()
+		at.disk.fail(errors.New("the disk is gone"))
 		_, err := at.engine.Attach(t.Context(), session("ann"), nil)
 		if !errors.Is(err, replica.ErrStopped) || !strings.Contains(err.Error(), "the disk is gone") {
 			t.Errorf("%v", err)
@@ -207,6 +205,33 @@ func TestNodeWithABrokenDiskStops(t *testing.T) {
 		}
 		if _, err := other.engine.Attach(t.Context(), session("bob"), nil); err != nil {
 			t.Errorf("at another node: %v", err)
+		}
+	})
+}
+
+// A call waits while the disk is full, and is made when it has room.
+func TestFullDiskDelaysCalls(t *testing.T) {
+	inBubble(t, 1, 0, func(t *testing.T, c *cluster) {
+		at := c.servers[0]
+		at.disk.fail(errFull)
+		time.AfterFunc(5*time.Second, func() { at.disk.fail(nil) })
+		began := time.Now()
+		if _, err := at.engine.Attach(t.Context(), session("ann"), nil); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		at.disk.fail(errFull)
+		answered := make(chan error, 1)
+		go func() {
+			_, err := at.engine.Attach(t.Context(), session("bob"), nil)
+			answered <- err
+		}()
+		synctest.Wait()
+		at.engine.Close() // does not wait for room
+		if err := <-answered; !errors.Is(err, lockkeeper.ErrUnavailable) {
+			t.Error(err)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
 	"github.com/lockkeeper/lockkeeper/enginetest"
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
@@ -190,7 +191,7 @@ func TestNodeOutsideReplacesALostVoter(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.servers[2].stop()
-		time.Sleep(30 * time.Second) // more than the grace
+		time.Sleep(2 * voterGrace)
 		if s := c.leader().running().Status(); fmt.Sprint(s.Voters) != "[1 2 4]" {
 			t.Fatalf("the voters are %v, the learners %v", s.Voters, s.Learners)
 		}
@@ -205,6 +206,22 @@ func TestNodeOutsideReplacesALostVoter(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// waitVoters waits until the voters are those, which must happen within an election timeout for each
+// change.
+func (c *cluster) waitVoters(want string) {
+	c.Helper()
+	var s replica.Status
+	for range 10 {
+		time.Sleep(electionTicks * tickTime)
+		if leader := c.leader(); leader != nil {
+			if s = leader.running().Status(); fmt.Sprint(s.Voters, s.Learners) == want {
+				return
+			}
+		}
+	}
+	c.Errorf("the voters and learners are %v %v, want %s", s.Voters, s.Learners, want)
 }
 
 // follow begins a list that goes on at e, and returns the error with which it ends.

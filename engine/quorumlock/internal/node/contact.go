@@ -53,7 +53,10 @@ func (n *Node) changeMembers(now time.Duration) {
 	if n.config.Members == nil || len(peers) == 0 {
 		return
 	}
-	policy, members := n.config.Members(n.replica)
+	policy, members, err := n.config.Members(n.replica)
+	if err != nil {
+		return
+	}
 	members = merge(members, peers)
 	id := n.config.Replica.ID
 	if change, wanted := voters.Next(policy, members, id); wanted {

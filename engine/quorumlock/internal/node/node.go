@@ -20,7 +20,7 @@ import (
 type Storage interface {
 	// Write returns when all of these writes are durable. One goroutine at a time calls it, with the
 	// writes in the order of their numbers. After an error the node stops, and Write is not called
-	// again.
+	// again, except as Config.Repeat says.
 	Write([]replica.Write) error
 }
 
@@ -40,11 +40,16 @@ type Config struct {
 	Clock     func() time.Duration // the boot clock of the machine; safe for concurrent use
 	Tick      time.Duration        // of Replica.HeartbeatTicks and Replica.ElectionTicks
 
-	// Members returns who should be in the configuration of the log: all nodes that the cluster
-	// knows, with their present and former ids. It sets Silent only for ids outside the
-	// configuration, and neither Role nor CaughtUp. It must be quick, must not call a method of the
-	// node, and is only called while this node leads. Nil leaves the configuration as it is.
-	Members func(*replica.Replica) (voters.Policy, []voters.Member)
+	// Repeat reports whether nothing of a write that failed with err is durable, and the same write may
+	// succeed later, such as on a full disk. Nil: never.
+	Repeat func(err error) bool
+
+	// Members returns who may be in the configuration of the log: all nodes that the cluster knows, with
+	// their present and former ids. It sets Silent only for ids outside the configuration, and
+	// neither Role nor CaughtUp. With an error, the configuration stays as it is. Members must be
+	// quick, must not call a method of the node, and is only called while this node leads. It may be
+	// nil.
+	Members func(*replica.Replica) (voters.Policy, []voters.Member, error)
 }
 
 // A Node is a running replica. It is safe for concurrent use.
@@ -192,7 +197,7 @@ func (n *Node) write() {
 		if len(writes) == 0 {
 			continue
 		}
-		err := n.config.Storage.Write(writes)
+		err := n.writeAll(writes)
 		n.input(func(now time.Duration) {
 			if err != nil {
 				n.replica.Failed(now, err)
@@ -205,6 +210,24 @@ func (n *Node) write() {
 		}
 	}
 }
+
+// writeAll writes, and repeats that while it may succeed later.
+func (n *Node) writeAll(writes []replica.Write) error {
+	for {
+		err := n.config.Storage.Write(writes)
+		if err == nil || n.config.Repeat == nil || !n.config.Repeat(err) {
+			return err
+		}
+		select {
+		case <-n.quit:
+			return err
+		case <-time.After(repeatPause):
+		}
+	}
+}
+
+// repeatPause is the time between two tries to write to a full disk.
+const repeatPause = 200 * time.Millisecond
 
 func (n *Node) takeWrites() []replica.Write {
 	n.view.Lock()
@@ -241,12 +264,12 @@ func (n *Node) Put(ctx context.Context, s replica.Setting) (revision uint64, err
 	return a.Revision, a.Err
 }
 
-// Settings returns the settings whose keys begin with prefix, as this node knows them. A caller that
-// needs the current ones calls Read first. The caller must not change the values.
-func (n *Node) Settings(prefix string) []replica.Setting {
+// Look calls look with the replica, whose table and settings do not change meanwhile. look must only
+// read, must be quick, must not call a method of the node, and must not keep the replica.
+func (n *Node) Look(look func(*replica.Replica)) {
 	n.view.Lock()
 	defer n.view.Unlock()
-	return n.replica.Settings(prefix)
+	look(n.replica)
 }
 
 // Change proposes a change of the configuration of the log with the settings that belong to it, as

@@ -1,0 +1,139 @@
+package quorumlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/node"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
+)
+
+const (
+	votersKey     = "voters"    // the setting with the number of voters: 1, 3 or 5
+	expelledKeys  = "expelled/" // the prefix of the settings of expelled ids, see package join
+	voterGrace    = time.Minute // a voter that is silent for longer is replaced
+	defaultVoters = voters.DefaultVoters
+)
+
+// Members returns the function node.Config.Members by the cluster's settings: nodes, expelled ids and
+// the number of voters. silent returns for how long a node outside the configuration has not
+// answered this node; 0 if it answers.
+func Members(silent func(id uint64) time.Duration) func(*replica.Replica) (voters.Policy, []voters.Member, error) {
+	return func(r *replica.Replica) (voters.Policy, []voters.Member, error) {
+		v := viewOf(r)
+		policy, err := policyOf(v)
+		if err != nil {
+			return policy, nil, err
+		}
+		nodes, err := join.Nodes(v)
+		if err != nil {
+			return policy, nil, err
+		}
+		var all []voters.Member
+		for i := range nodes {
+			all = append(all, voters.Member{ID: nodes[i].ID, Node: nodes[i].Voter(), Silent: silent(nodes[i].ID)})
+		}
+		for _, s := range v.Settings(expelledKeys) {
+			id, err := join.ParseID(strings.TrimPrefix(s.Key, expelledKeys))
+			if err != nil {
+				return policy, nil, fmt.Errorf("the cluster's setting %s: %w", s.Key, err)
+			}
+			all = append(all, voters.Member{ID: id, Node: voters.Node{Rank: voters.Off}, Retired: true})
+		}
+		return policy, all, nil
+	}
+}
+
+func policyOf(v join.View) (voters.Policy, error) {
+	p := voters.Policy{Voters: defaultVoters, Grace: voterGrace}
+	if s := v.Setting(votersKey); len(s.Value) > 0 {
+		if _, err := fmt.Sscanf(string(s.Value), "%d", &p.Voters); err != nil {
+			return p, fmt.Errorf("the cluster's setting %s is %q: %w", s.Key, s.Value, err)
+		}
+	}
+	return p, p.Check()
+}
+
+// view is a join.View that does not change.
+type view struct {
+	now    time.Duration
+	sorted []join.Setting // by key
+	absent uint64         // the revision of every setting that is not there
+}
+
+// viewOf returns the settings as the replica has them now.
+func viewOf(r *replica.Replica) *view {
+	v := &view{now: r.Table().Now(), absent: r.Setting("").Revision} // no setting has an empty key
+	for _, s := range r.Settings("") {
+		v.sorted = append(v.sorted, join.Setting(s))
+	}
+	return v
+}
+
+// Now implements join.View.
+func (v *view) Now() time.Duration { return v.now }
+
+// Setting implements join.View.
+func (v *view) Setting(key string) join.Setting {
+	if at, there := v.find(key); there {
+		return v.sorted[at]
+	}
+	return join.Setting{Key: key, Revision: v.absent}
+}
+
+// Settings implements join.View.
+func (v *view) Settings(prefix string) []join.Setting {
+	from, _ := v.find(prefix)
+	to := from
+	for to < len(v.sorted) && strings.HasPrefix(v.sorted[to].Key, prefix) {
+		to++
+	}
+	return slices.Clone(v.sorted[from:to])
+}
+
+func (v *view) find(key string) (at int, there bool) {
+	return slices.BinarySearchFunc(v.sorted, key, func(s join.Setting, key string) int {
+		return strings.Compare(s.Key, key)
+	})
+}
+
+// Settings are the cluster's settings through one of its nodes.
+type Settings struct{ node *node.Node }
+
+var _ join.Settings = Settings{}
+
+// Settings returns the cluster's settings.
+func (e *Engine) Settings() Settings { return Settings{e.node} }
+
+// Read implements join.Settings.
+func (s Settings) Read(ctx context.Context) (join.View, error) {
+	if err := s.node.Read(ctx); err != nil {
+		return nil, err
+	}
+	return s.Known(), nil
+}
+
+// Known returns the settings as this node has them now.
+func (s Settings) Known() join.View {
+	var v *view
+	s.node.Look(func(r *replica.Replica) { v = viewOf(r) })
+	return v
+}
+
+// Put implements join.Settings.
+func (s Settings) Put(ctx context.Context, setting join.Setting) error {
+	_, err := s.node.Put(ctx, replica.Setting(setting))
+	switch {
+	case errors.Is(err, replica.ErrRevision):
+		return join.ErrRevision
+	case errors.Is(err, replica.ErrFull):
+		return join.ErrFull
+	}
+	return err
+}

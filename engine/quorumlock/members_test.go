@@ -1,0 +1,74 @@
+package quorumlock
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
+)
+
+// An expelled node is replaced at once, without the grace of a lost one.
+func TestExpelledNodeIsReplaced(t *testing.T) {
+	inBubble(t, 3, 1, func(t *testing.T, c *cluster) {
+		settings := c.servers[1].engine.Settings()
+		if err := join.Expel(t.Context(), settings, 3, "its disk is lost"); err != nil {
+			t.Fatal(err)
+		}
+		c.waitVoters("[1 2 4] []")
+	})
+}
+
+func TestNumberOfVotersIsASetting(t *testing.T) {
+	inBubble(t, 3, 2, func(t *testing.T, c *cluster) {
+		settings := c.servers[1].engine.Settings()
+		for _, number := range []string{"7", "5"} { // 7 is no number of voters: nothing changes
+			v, err := settings.Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := v.Setting(votersKey)
+			s.Value = []byte(number)
+			if err := settings.Put(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			if err := settings.Put(t.Context(), s); !errors.Is(err, join.ErrRevision) {
+				t.Errorf("a change of a state that is not the latest: %v", err)
+			}
+		}
+		c.waitVoters("[1 2 3 4 5] []")
+	})
+}
+
+func TestViewOfSettings(t *testing.T) {
+	inBubble(t, 1, 0, func(t *testing.T, c *cluster) {
+		settings := c.servers[0].engine.Settings()
+		for _, key := range []string{"a/1", "a/2", "b"} {
+			if err := settings.Put(t.Context(), join.Setting{Key: key, Value: []byte(key)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v, err := settings.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone := v.Setting("a/1")
+		gone.Value = nil
+		if err := settings.Put(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
+		if got := v.Settings("a/"); len(got) != 2 || got[1].Key != "a/2" || string(got[1].Value) != "a/2" {
+			t.Errorf("the settings below a/ are %v", got)
+		}
+		if got := v.Setting("a/1"); string(got.Value) != "a/1" {
+			t.Errorf("a view has changed: %v", got)
+		}
+		now := settings.Known()
+		for _, key := range []string{"a/1", "c"} {
+			s := now.Setting(key)
+			s.Value = []byte("made")
+			if err := settings.Put(t.Context(), s); len(now.Setting(key).Value) > 0 || err != nil {
+				t.Errorf("%s, which is not there, can't be made: %v", key, err)
+			}
+		}
+	})
+}
