@@ -23,8 +23,8 @@
 // make that harmless, also after the table has forgotten the claim, because the key states the lowest
 // open id.
 //
-// A node outside the configuration of the log has no replica. It passes calls on to a member as any
-// client does.
+// A node outside the configuration of the log gets nothing of the log: its calls wait until the leader
+// adds it.
 //
 // # Time
 //

@@ -138,6 +138,8 @@ func (r *Replica) Change(now time.Duration, c voters.Change, with ...Setting) er
 		change.Type = pb.ConfChangeAddLearnerNode.Enum()
 	case c.Kind == voters.Promote && isLearner:
 		change.Type = pb.ConfChangeAddNode.Enum()
+	case c.Kind == voters.Demote && isVoter && c.ID != r.config.ID:
+		change.Type = pb.ConfChangeAddLearnerNode.Enum()
 	case c.Kind == voters.Remove && (isVoter || isLearner) && c.ID != r.config.ID:
 		change.Type = pb.ConfChangeRemoveNode.Enum()
 	default:

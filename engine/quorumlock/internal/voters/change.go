@@ -14,6 +14,8 @@ const (
 	Add ChangeKind = iota + 1
 	// Promote makes a learner a voter.
 	Promote
+	// Demote makes a voter a learner.
+	Demote
 	// Remove takes a learner or a voter out of the configuration, forever: its id is not used again.
 	Remove
 )
@@ -24,6 +26,8 @@ func (k ChangeKind) String() string {
 		return "add"
 	case Promote:
 		return "promote"
+	case Demote:
+		return "demote"
 	case Remove:
 		return "remove"
 	}
@@ -45,7 +49,7 @@ func Next(p Policy, members []Member, leader uint64) (Change, bool) {
 		return cmp.Or(a.compare(&b.Node), cmp.Compare(a.ID, b.ID))
 	})
 	chosen := Choose(p, members, leader)
-	for _, c := range wanted(p, members, chosen, leader) {
+	for _, c := range wanted(members, chosen, leader) {
 		if keepsMajority(members, c) {
 			return c, true
 		}
@@ -54,14 +58,14 @@ func Next(p Policy, members []Member, leader uint64) (Change, bool) {
 }
 
 // wanted lists the changes that lead to the chosen voters, most urgent first.
-func wanted(p Policy, members, chosen []Member, leader uint64) (changes []Change) {
+func wanted(members, chosen []Member, leader uint64) (changes []Change) {
 	add := func(kind ChangeKind, which func(m *Member) bool) {
 		for i := range members {
 			m := &members[i]
-			if kind == Remove { // the worst goes first
+			if kind == Demote { // the worst goes first
 				m = &members[len(members)-1-i]
 			}
-			if which(m) && (kind != Remove || m.ID != leader) {
+			if which(m) && (kind != Demote && kind != Remove || m.ID != leader) {
 				changes = append(changes, Change{kind, m.ID})
 			}
 		}
@@ -72,11 +76,10 @@ func wanted(p Policy, members, chosen []Member, leader uint64) (changes []Change
 	allVote := !slices.ContainsFunc(chosen, func(m Member) bool { return m.Role != Voter })
 
 	add(Remove, func(m *Member) bool { return m.Retired && m.Role != Outside })
-	add(Remove, func(m *Member) bool { return m.Role == Learner && !isChosen(m) })
-	add(Add, func(m *Member) bool { return m.Role == Outside && isChosen(m) })
+	add(Add, func(m *Member) bool { return m.Role == Outside && m.Silent == 0 && !m.Retired })
 	add(Promote, func(m *Member) bool { return m.Role == Learner && isChosen(m) && m.healthy() })
 	if allVote && len(chosen) > 0 {
-		add(Remove, func(m *Member) bool { return m.Role == Voter && !isChosen(m) })
+		add(Demote, func(m *Member) bool { return m.Role == Voter && !m.Retired && !isChosen(m) })
 	}
 	return changes
 }

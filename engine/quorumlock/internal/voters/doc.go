@@ -23,14 +23,16 @@
 // [Next] returns at most one change, and none while another one is on its way:
 //
 //	outside ── Add ──> learner ── Promote ──> voter
-//	   ^                  │                     │
-//	   └───── Remove ─────┴────── Remove ───────┘
+//	   ^                 │  ^                  │ │
+//	   │                 │  └───── Demote ─────┘ │
+//	   └──── Remove ─────┴─────── Remove ────────┘
 //
-// A learner votes only after it has caught up. All missing learners are added before the first one is
-// promoted, so that the number of voters is even for a short time only. A voter that is replaced goes only after its
-// replacement votes. The exception is a retired id, whose node lost its disk and came back under
-// another id: no process with its log exists any more, so it only counts against the majority, and
-// goes first.
+// Every node that answers becomes a learner, so any node has the table and answers any caller. A
+// learner votes only after it has caught up. All missing learners are added before the first one is
+// promoted, so that the number of voters is even for a short time only. A voter that is replaced is
+// demoted only after its replacement votes. Only a retired id is removed, whose node was removed, or
+// lost its disk and came back under another id: no process with its log counts any more, so it only
+// counts against the majority, and goes first.
 //
 // No change may leave a cluster that can't commit: after a change, a majority of the voters must be
 // reachable and caught up.

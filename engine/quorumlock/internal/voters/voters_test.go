@@ -226,6 +226,8 @@ func apply(members []Member, c Change) {
 	switch c.Kind {
 	case Add:
 		members[i].Role, members[i].CaughtUp = Learner, true
+	case Demote:
+		members[i].Role = Learner
 	case Promote:
 		members[i].Role = Voter
 	case Remove:
@@ -239,23 +241,24 @@ func TestChangesOfVoters(t *testing.T) {
 		change    func(m []Member)
 		want      string
 	}{
-		"all is well":                     {5, 3, func(m []Member) {}, ""},
-		"a better rank replaces no voter": {5, 3, func(m []Member) { m[4].Rank = Leads }, ""},
-		"a cluster grows":                 {4, 1, func(m []Member) {}, "add 2, add 3, promote 2, promote 3"},
-		"one of two nodes votes":          {2, 1, func(m []Member) {}, ""},
+		"all is well":                     {5, 3, func(m []Member) {}, "add 4, add 5"},
+		"a better rank replaces no voter": {5, 3, func(m []Member) { m[4].Rank = Leads }, "add 5, add 4"},
+		"a cluster grows":                 {4, 1, func(m []Member) {}, "add 2, add 3, add 4, promote 2, promote 3"},
+		"one of two nodes votes":          {2, 1, func(m []Member) {}, "add 2"},
 		"a lost voter is replaced": {5, 3, func(m []Member) { m[1].Silent = 2 * time.Minute },
-			"add 4, promote 4, remove 2"},
-		"a silent voter has its grace": {5, 3, func(m []Member) { m[1].Silent = time.Minute }, ""},
+			"add 4, add 5, promote 4, demote 2"},
+		"a silent voter has its grace": {5, 3, func(m []Member) { m[1].Silent = time.Minute }, "add 4, add 5"},
 		"nobody replaces a lost voter": {3, 3, func(m []Member) { m[1].Silent = 2 * time.Minute }, ""},
 		"the replacement is silent": {4, 3, func(m []Member) {
 			m[1].Silent, m[3].Silent = 2*time.Minute, time.Second
 		}, ""},
-		"the replacement is off": {4, 3, func(m []Member) { m[1].Silent, m[3].Rank = 2*time.Minute, Off }, ""},
+		"the replacement is off": {4, 3, func(m []Member) { m[1].Silent, m[3].Rank = 2*time.Minute, Off }, "add 4"},
 		"two of three are lost": {5, 3, func(m []Member) {
 			m[1].Silent, m[2].Silent = 2*time.Minute, 2*time.Minute
 		}, "add 4, add 5"}, // and no more: the leader has no majority to commit with
-		"a voter is turned off":             {5, 3, func(m []Member) { m[1].Rank = Off }, "add 4, promote 4, remove 2"},
-		"one of three nodes is off":         {3, 3, func(m []Member) { m[1].Rank = Off }, "remove 2, remove 3"},
+		"a voter is turned off": {5, 3, func(m []Member) { m[1].Rank = Off },
+			"add 4, add 5, promote 4, demote 2"},
+		"one of three nodes is off":         {3, 3, func(m []Member) { m[1].Rank = Off }, "demote 2, demote 3"},
 		"the leader is off, and must yield": {4, 3, func(m []Member) { m[0].Rank = Off }, "add 4, promote 4"},
 		"a node lost its disk": {4, 3, func(m []Member) {
 			m[2].Retired = true
@@ -266,10 +269,10 @@ func TestChangesOfVoters(t *testing.T) {
 		}, "add 4"},
 		"a learner was lost": {5, 3, func(m []Member) {
 			m[1].Silent, m[3].Role, m[3].Silent = 2*time.Minute, Learner, 2*time.Minute
-		}, "remove 4, add 5, promote 5, remove 2"},
+		}, "add 5, promote 5, demote 2"},
 		"a lost voter came back before its replacement voted": {5, 3, func(m []Member) {
 			m[3].Role, m[3].CaughtUp = Learner, true
-		}, "remove 4"},
+		}, "add 5"},
 	} {
 		members := cluster(c.n, c.voters)
 		c.change(members)
@@ -290,11 +293,11 @@ func TestLearnerVotesOnlyWhenItHasCaughtUp(t *testing.T) {
 func TestVotersGrowTo5AndShrinkTo1(t *testing.T) {
 	members := cluster(6, 3)
 	five, one := Policy{Voters: 5, Grace: time.Minute}, Policy{Voters: 1, Grace: time.Minute}
-	if got := carryOut(t, five, members, 3); got != "add 4, add 5, promote 4, promote 5" {
+	if got := carryOut(t, five, members, 3); got != "add 4, add 5, add 6, promote 4, promote 5" {
 		t.Error(got)
 	}
-	if got := carryOut(t, one, members, 3); got != "remove 5, remove 4, remove 2, remove 1" {
-		t.Errorf("%s: want all but the leader removed", got)
+	if got := carryOut(t, one, members, 3); got != "demote 5, demote 4, demote 2, demote 1" {
+		t.Errorf("%s: want all but the leader demoted", got)
 	}
 }
 
@@ -315,8 +318,7 @@ func TestRandomClustersSettle(t *testing.T) {
 				break
 			}
 			m := &members[c.ID-1]
-			if c.Kind == Remove && c.ID == leader || c.Kind != Add && !keepsMajority(members, c) ||
-				c.Kind != Remove && (m.Rank == Off || m.Retired || m.Silent > 0) {
+			if !keepsMajority(members, c) || !fits(c.Kind, m, leader) {
 				t.Fatalf("leader %d of %v, then %v: %s %d", leader, before, members, c.Kind, c.ID)
 			}
 			apply(members, c)
@@ -325,6 +327,19 @@ func TestRandomClustersSettle(t *testing.T) {
 			t.Fatalf("leader %d of %v: no end, still %s %d", leader, before, c.Kind, c.ID)
 		}
 	}
+}
+
+// fits reports whether a change of that kind suits a member.
+func fits(kind ChangeKind, m *Member, leader uint64) bool {
+	switch kind {
+	case Add:
+		return m.Silent == 0 && !m.Retired
+	case Promote:
+		return m.Silent == 0 && !m.Retired && m.Rank < Off
+	case Demote:
+		return m.ID != leader && !m.Retired
+	}
+	return m.ID != leader && m.Retired
 }
 
 func randomCluster(random *rand.Rand) []Member {
