@@ -22,10 +22,12 @@ import (
 //
 //	ca.pem, ca-key.pem   the cluster's CA
 //	node-key.pem         the node's own key
+//	members.json         the members when the node joined: where it finds them until it has the settings
 //	joined.json          the Identity, once the node is a member
 const (
-	keyFile    = "node-key.pem"
-	joinedFile = "joined.json"
+	keyFile     = "node-key.pem"
+	membersFile = "members.json"
+	joinedFile  = "joined.json"
 )
 
 // An Identity says which node of which cluster a log belongs to.
@@ -88,23 +90,38 @@ func digestOf(key *ecdsa.PrivateKey) (Digest, error) {
 // readJoined returns the identity of the member whose folder it is; the zero Identity if its node has
 // not become a member yet.
 func readJoined(folder string) (id Identity, err error) {
-	text, err := os.ReadFile(filepath.Join(folder, joinedFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Identity{}, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &id)
-	}
-	if err != nil {
-		return Identity{}, fmt.Errorf("%s: %w", filepath.Join(folder, joinedFile), err)
-	}
-	return id, nil
+	err = readFile(folder, joinedFile, &id)
+	return id, err
 }
 
-func writeJoined(folder string, id Identity) error {
-	text, err := json.Marshal(id)
+func writeJoined(folder string, id Identity) error { return writeFile(folder, joinedFile, id) }
+
+// KnownMembers returns the members of the cluster when the node of this folder joined; none if it has not
+// joined, or is the first one.
+func KnownMembers(folder string) (members []Node, err error) {
+	err = readFile(folder, membersFile, &members)
+	return members, err
+}
+
+// readFile reads what writeFile wrote. If there is no file, it changes nothing.
+func readFile(folder, name string, to any) error {
+	text, err := os.ReadFile(filepath.Join(folder, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, to)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(folder, name), err)
+	}
+	return nil
+}
+
+func writeFile(folder, name string, content any) error {
+	text, err := json.Marshal(content)
 	if err != nil {
 		return err
 	}
-	return pki.WriteFile(filepath.Join(folder, joinedFile), append(text, '\n'), 0o600)
+	return pki.WriteFile(filepath.Join(folder, name), append(text, '\n'), 0o600)
 }

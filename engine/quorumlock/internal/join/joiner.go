@@ -76,7 +76,11 @@ func (j *Joiner) Join(ctx context.Context) (*Credentials, error) {
 	}
 	node := j.Node
 	node.ID = identity.ID
-	if _, err := j.ask(ctx, key, &request{Step: stepBegin, Node: node}); err != nil {
+	begun, err := j.ask(ctx, key, &request{Step: stepBegin, Node: node})
+	if err != nil {
+		return nil, err
+	}
+	if err := writeFile(j.Folder, membersFile, begun.Members); err != nil {
 		return nil, err
 	}
 	if err := writeJoined(j.Folder, identity); err != nil {
