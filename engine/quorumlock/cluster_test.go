@@ -103,21 +103,21 @@ func (s *server) start() {
 		return
 	}
 	s.lives++
-	e, err := Start(node.Config{
+	n, err := node.New(withDefaults(node.Config{
 		Replica:   replica.Config{ID: s.id, Incarnation: s.lives},
 		Storage:   &s.disk,
 		Transport: s,
 		Clock:     s.clock,
 		Repeat:    func(err error) bool { return err == errFull },
-		Members:   Members(s.silent),
-	}, s.disk.load())
+		Members:   members(s.silent),
+	}), s.disk.load())
 	if err != nil {
 		s.Errorf("node %d does not start: %v", s.id, err)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.engine = e
+	s.engine = &Engine{node: n}
 }
 
 // silent is for how long a server outside the configuration has not answered.
@@ -188,7 +188,7 @@ func (s *server) put(m replica.Message) {
 func (s *server) receive() {
 	for m := range s.inbox {
 		if e := s.running(); e != nil {
-			if err := e.Receive(m); err != nil {
+			if err := e.node.Receive(m); err != nil {
 				s.Errorf("node %d refuses a message of node %d: %v", m.To, m.From, err)
 			}
 		}
@@ -212,19 +212,21 @@ func (c *cluster) heal() {
 	}
 }
 
-// ready returns when the cluster answers.
+// ready returns when the cluster answers at every node.
 func (c *cluster) ready() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := c.servers[0].engine.node.Read(ctx); err != nil {
-		c.Fatalf("the cluster does not answer: %v", err)
+	for _, s := range c.servers {
+		if err := s.running().node.Read(ctx); err != nil {
+			c.Fatalf("the cluster does not answer at node %d: %v", s.id, err)
+		}
 	}
 }
 
 // leader returns the server that leads; nil if none does.
 func (c *cluster) leader() *server {
 	for _, s := range c.servers {
-		if e := s.running(); e != nil && e.Status().Ready {
+		if e := s.running(); e != nil && e.node.Status().Ready {
 			return s
 		}
 	}

@@ -20,6 +20,21 @@
 // ErrUnavailable with the cause. A node without contact for an election timeout (1 s) ends its
 // watchers with ErrUnavailable and notifies its sessions, so that clients ask at once.
 //
-// The parts: internal/replica is a node without I/O, internal/node runs it, internal/voters decides
-// who votes.
+// # Nodes
+//
+// [Found] makes the first node of a cluster in a folder, [Join] makes another one by a join token, and
+// [Open] runs the node of a folder. A node has one listener for the other nodes and for new ones. All
+// nodes that answer have the table; 1, 3 or 5 of them vote.
+//
+//	Found ──────────────┐                 ┌──────── Close, crash ───────┐
+//	                    v                 v                             │
+//	Join ─────> folder with a node ── Open ──> starting ──> ready <──> no quorum
+//
+// Who belongs to the cluster is in its settings, in the log. [Engine.SetRank], [Engine.SetVoters],
+// [Engine.Transfer] and [Engine.Remove] change them at any node, and the leader carries that out.
+// [Engine.Cluster] says what is the case.
+//
+// The parts: internal/replica is a node without I/O, internal/node runs it, internal/storage is its
+// disk, internal/peers carries its messages, internal/join lets nodes in, internal/voters decides who
+// votes.
 package quorumlock

@@ -16,15 +16,16 @@ import (
 
 const (
 	votersKey     = "voters"    // the setting with the number of voters: 1, 3 or 5
-	expelledKeys  = "expelled/" // the prefix of the settings of expelled ids, see package join
+	nodeKeys      = "node/"     // the prefix of the settings of nodes, see package join
+	expelledKeys  = "expelled/" // the prefix of the settings of expelled ids
 	voterGrace    = time.Minute // a voter that is silent for longer is replaced
 	defaultVoters = voters.DefaultVoters
 )
 
-// Members returns the function node.Config.Members by the cluster's settings: nodes, expelled ids and
+// members returns the function node.Config.Members by the cluster's settings: nodes, expelled ids and
 // the number of voters. silent returns for how long a node outside the configuration has not
 // answered this node; 0 if it answers.
-func Members(silent func(id uint64) time.Duration) func(*replica.Replica) (voters.Policy, []voters.Member, error) {
+func members(silent func(id uint64) time.Duration) func(*replica.Replica) (voters.Policy, []voters.Member, error) {
 	return func(r *replica.Replica) (voters.Policy, []voters.Member, error) {
 		v := viewOf(r)
 		policy, err := policyOf(v)
@@ -69,8 +70,13 @@ type view struct {
 
 // viewOf returns the settings as the replica has them now.
 func viewOf(r *replica.Replica) *view {
-	v := &view{now: r.Table().Now(), absent: r.Setting("").Revision} // no setting has an empty key
-	for _, s := range r.Settings("") {
+	return newView(r.Table().Now(), r.Setting("").Revision, r.Settings("")) // no setting has an empty key
+}
+
+// newView returns a view of settings that are in the order of their keys.
+func newView(now time.Duration, absent uint64, settings []replica.Setting) *view {
+	v := &view{now: now, absent: absent}
+	for _, s := range settings {
 		v.sorted = append(v.sorted, join.Setting(s))
 	}
 	return v

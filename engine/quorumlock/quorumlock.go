@@ -8,12 +8,14 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/node"
-	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
 // Engine is one node of a cluster. It is safe for concurrent use.
-type Engine struct{ node *node.Node }
+type Engine struct {
+	node *node.Node
+	host *host // nil in tests without disks and sockets
+}
 
 var _ lockkeeper.Engine = (*Engine)(nil)
 
@@ -58,24 +60,6 @@ func withDefaults(c node.Config) node.Config {
 	c.Replica.MaxQueued, c.Replica.MaxEntry, c.Replica.MaxUnwritten = maxQueued, maxEntry, maxUnwritten
 	return c
 }
-
-// Start starts a node with what its disk has. The caller sets the id, the incarnation, and what the
-// node needs from its machine; the rest of c has defaults. An error says what is wrong with the state;
-// the node must then not run under this id.
-func Start(c node.Config, state replica.State) (*Engine, error) {
-	n, err := node.New(withDefaults(c), state)
-	if err != nil {
-		return nil, err
-	}
-	return &Engine{n}, nil
-}
-
-// Receive is the input of a message of another node. An error says what is wrong with the message,
-// which then had no effect.
-func (e *Engine) Receive(m replica.Message) error { return e.node.Receive(m) }
-
-// Status returns the status of this node.
-func (e *Engine) Status() replica.Status { return e.node.Status() }
 
 // Guarantees implements lockkeeper.Engine.
 func (e *Engine) Guarantees() lockkeeper.Guarantees { return guarantees() }
@@ -155,9 +139,13 @@ func (e *Engine) stale(why error) error {
 	return &stale
 }
 
-// Close implements lockkeeper.Engine. The other nodes go on. Sessions that were attached here live
-// until their TTL ends, and may go on at another node.
+// Close implements lockkeeper.Engine. The other nodes go on; a leader hands over first, if another
+// voter can lead. Sessions that were attached here live until their TTL ends, and may go on at another
+// node. An error says that the disk has failed; nothing that was answered is missing on the others.
 func (e *Engine) Close() error {
-	e.node.Close()
-	return nil
+	if e.host == nil {
+		e.node.Close()
+		return nil
+	}
+	return e.host.close(e)
 }

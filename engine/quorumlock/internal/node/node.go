@@ -50,6 +50,10 @@ type Config struct {
 	// quick, must not call a method of the node, and is only called while this node leads. It may be
 	// nil.
 	Members func(*replica.Replica) (voters.Policy, []voters.Member, error)
+
+	// Wished returns the id that should lead now because an operator wishes it; 0 if nobody does. It is
+	// bound as Members is, and may be nil.
+	Wished func(*replica.Replica) uint64
 }
 
 // A Node is a running replica. It is safe for concurrent use.
@@ -68,6 +72,8 @@ type Node struct {
 	contactAt   time.Duration // the clock at the latest tick with contact
 	suspended   bool          // there was no contact for an election timeout
 	closed      bool
+	status      replica.Status // at the latest tick
+	statusNews  chan struct{}  // closed at a tick with another status, and when the node is closed
 
 	writable chan struct{} // filled when writes gets an element
 	quit     chan struct{} // closed with the node
@@ -90,6 +96,8 @@ func New(c Config, state replica.State) (*Node, error) {
 		wakeAt:   lockkeeper.Forever,
 		writable: make(chan struct{}, 1),
 		quit:     make(chan struct{}),
+
+		statusNews: make(chan struct{}),
 	}
 	c.Replica.Applied = n.applied
 	n.view.Lock()
@@ -178,6 +186,7 @@ func (n *Node) tick() {
 		n.input(func(now time.Duration) {
 			n.replica.Tick(now)
 			n.followContact(now)
+			n.followStatus()
 			if n.ticks++; n.ticks%n.config.Replica.ElectionTicks == 0 {
 				n.changeMembers(now)
 			}
@@ -337,13 +346,6 @@ func (n *Node) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeepe
 	return n.view.List(ctx, q)
 }
 
-// Status returns the status of the replica.
-func (n *Node) Status() replica.Status {
-	n.view.Lock()
-	defer n.view.Unlock()
-	return n.replica.Status()
-}
-
 // Close stops the node and waits until it has stopped. Calls without an answer end with
 // ErrUnavailable. Writes may be missing on the disk: for the cluster, Close is a crash.
 func (n *Node) Close() {
@@ -355,6 +357,9 @@ func (n *Node) Close() {
 		delete(n.waiters, id)
 	}
 	n.timer.Stop()
+	if first {
+		close(n.statusNews)
+	}
 	n.view.Unlock()
 	if first {
 		close(n.quit)

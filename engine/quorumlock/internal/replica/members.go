@@ -134,12 +134,10 @@ func (r *Replica) Change(now time.Duration, c voters.Change, with ...Setting) er
 	switch {
 	case c.ID == 0:
 		return fmt.Errorf("%w: 0 is no id", ErrChange)
-	case c.Kind == voters.Add && !isVoter && !isLearner:
+	case c.Kind == voters.Add && !isVoter && !isLearner, c.Kind == voters.Demote && isVoter && c.ID != r.config.ID:
 		change.Type = pb.ConfChangeAddLearnerNode.Enum()
 	case c.Kind == voters.Promote && isLearner:
 		change.Type = pb.ConfChangeAddNode.Enum()
-	case c.Kind == voters.Demote && isVoter && c.ID != r.config.ID:
-		change.Type = pb.ConfChangeAddLearnerNode.Enum()
 	case c.Kind == voters.Remove && (isVoter || isLearner) && c.ID != r.config.ID:
 		change.Type = pb.ConfChangeRemoveNode.Enum()
 	default:

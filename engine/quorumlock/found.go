@@ -1,0 +1,122 @@
+package quorumlock
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/storage"
+	"github.com/lockkeeper/lockkeeper/table"
+)
+
+// A Token admits one new node to a cluster. Its text is secret.
+type Token = join.Token
+
+// A Refusal is the final answer of a cluster to a node that wants to join.
+type Refusal = join.Refusal
+
+// ParseToken reads the text of a token. Its errors do not repeat the text.
+func ParseToken(text string) (Token, error) { return join.ParseToken(text) }
+
+// ReadToken reads the token in a file, or if file is "", in the environment variable LK_JOIN_TOKEN. It
+// refuses a file that other users may read.
+func ReadToken(file string) (Token, error) { return join.ReadToken(file) }
+
+// Found makes the first node of a new cluster in a folder, which it creates if there is none: keys, and
+// a log with this one voter. The cluster begins with the locks of t, the table of an engine that has
+// stopped, after a Restart (R19); nil means no locks. Open then runs the node.
+//
+// Found refuses a folder that has a node. If it is cut short, it may be called again; if it returns
+// nil, the node is durable.
+func Found(folder string, c Config, t *table.Table) error { return found(folder, &c, t, nil) }
+
+// found makes the first node of a cluster with these settings beside its own.
+func found(folder string, c *Config, t *table.Table, more []replica.Setting) error {
+	n, err := c.newNode()
+	if err != nil {
+		return err
+	}
+	stored, err := storedIdentity(context.Background(), folder)
+	if err != nil {
+		return err
+	}
+	if known, err := join.KnownMembers(folder); stored != nil || len(known) > 0 || err != nil {
+		return errors.Join(err, lockkeeper.Invalid("%s has a node, or the keys of one: name a new folder", folder))
+	}
+	identity, err := join.Found(folder, c.Name)
+	if err != nil {
+		return err
+	}
+	keys, err := join.OpenCredentials(folder, identity)
+	if err != nil {
+		return err
+	}
+	begin := &beginning{settings: more}
+	if err := join.Enrol(context.Background(), begin, keys, n); err != nil {
+		return err
+	}
+	state, err := replica.Found(replica.Beginning{Voters: []uint64{identity.ID}, Table: t, Settings: begin.settings})
+	if err != nil {
+		return err
+	}
+	return storage.Create(folder, storage.Identity(identity), state)
+}
+
+// A beginning has the settings of a cluster that is being founded.
+type beginning struct{ settings []replica.Setting }
+
+// Read implements join.Settings.
+func (b *beginning) Read(context.Context) (join.View, error) { return newView(0, 0, b.settings), nil }
+
+// Put implements join.Settings.
+func (b *beginning) Put(_ context.Context, s join.Setting) error {
+	b.settings = append(b.settings, replica.Setting(s))
+	return nil
+}
+
+// Join makes the node of a folder a member of the token's cluster, and creates the folder if there is
+// none. It asks the addresses in the token until a node answers or ctx ends. Open then runs the node, and
+// the leader gives it the log.
+//
+// A Join that was cut short may be called again, with the same token, at any time: it goes on where it
+// stopped. A *Refusal is final, such as for a name that another node has, or for a folder whose node was
+// a member and has lost its log.
+func Join(ctx context.Context, folder string, token Token, c Config) error {
+	n, err := c.newNode()
+	if err != nil {
+		return err
+	}
+	stored, err := storedIdentity(ctx, folder)
+	if err != nil {
+		return err
+	}
+	j := join.Joiner{
+		Token:  token,
+		Folder: folder,
+		Node:   n,
+		Stored: stored,
+		Store: func(id join.Identity) error {
+			return storage.Create(folder, storage.Identity(id), replica.State{})
+		},
+		Log: c.Logger,
+	}
+	_, err = j.Join(ctx)
+	return err
+}
+
+// storedIdentity returns the identity of the log in a folder; nil if there is none, or if its
+// creation was cut short. A log that is damaged counts as none, too: the cluster knows whether its id was a
+// member, and nothing creates a log where one is.
+func storedIdentity(ctx context.Context, folder string) (*join.Identity, error) {
+	s, err := storage.Open(ctx, folder, storage.Identity{})
+	if errors.Is(err, storage.ErrNoNode) || errors.Is(err, storage.ErrLost) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	id := join.Identity(s.Identity())
+	return &id, s.Close()
+}

@@ -1,0 +1,88 @@
+package node
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
+)
+
+// changeMembers makes the next change of the configuration, or transfers the leadership, if this node
+// leads. A refused change is decided again later. The caller has locked the view.
+func (n *Node) changeMembers(now time.Duration) {
+	policy, members, known := n.members()
+	if !known {
+		return
+	}
+	id := n.config.Replica.ID
+	if change, wanted := voters.Next(policy, members, id); wanted {
+		_ = n.replica.Change(now, change)
+	} else if to := n.successor(members); to != 0 {
+		n.replica.Transfer(now, to)
+	}
+}
+
+// members returns the members as this node sees them; false if it does not lead. The caller has locked
+// the view.
+func (n *Node) members() (p voters.Policy, all []voters.Member, known bool) {
+	peers := n.replica.Peers()
+	if n.config.Members == nil || len(peers) == 0 {
+		return p, nil, false
+	}
+	p, all, err := n.config.Members(n.replica)
+	return p, merge(all, peers), err == nil
+}
+
+// successor returns the id to which the leader should transfer its leadership; 0 if it should go on.
+// The caller has locked the view.
+func (n *Node) successor(members []voters.Member) uint64 {
+	if n.config.Wished != nil {
+		to := n.config.Wished(n.replica)
+		if slices.ContainsFunc(members, func(m voters.Member) bool { return m.ID == to && mayLead(&m) }) {
+			return to
+		}
+	}
+	to, _ := voters.Yield(members, n.config.Replica.ID)
+	return to.ID
+}
+
+// mayLead reports whether a leader may transfer its leadership to m.
+func mayLead(m *voters.Member) bool {
+	return m.Role == voters.Voter && m.Silent == 0 && m.CaughtUp && m.Rank < voters.Off && !m.Retired
+}
+
+// Successor returns the voter that can lead best if this node, which leads, goes away; 0 if there is
+// none.
+func (n *Node) Successor() (id uint64, leads bool) {
+	n.view.Lock()
+	defer n.view.Unlock()
+	_, members, leads := n.members()
+	for i := range members {
+		if members[i].ID == n.config.Replica.ID {
+			members[i].Rank = voters.Off
+		}
+	}
+	to, _ := voters.Yield(members, n.config.Replica.ID)
+	return to.ID, leads
+}
+
+// Transfer lets another voter lead, as [replica.Replica.Transfer] does.
+func (n *Node) Transfer(to uint64) {
+	n.input(func(now time.Duration) { n.replica.Transfer(now, to) })
+}
+
+// merge adds to members what the leader sees of its peers. A peer that is not among members stays
+// what it is: it has the lowest rank that votes.
+func merge(members []voters.Member, peers []replica.Peer) []voters.Member {
+	merged := slices.Clone(members)
+	for _, p := range peers {
+		i := slices.IndexFunc(merged, func(m voters.Member) bool { return m.ID == p.ID })
+		if i < 0 {
+			i = len(merged)
+			merged = append(merged, voters.Member{ID: p.ID, Node: voters.Node{Rank: voters.RatherNot}})
+		}
+		merged[i].Role, merged[i].Silent, merged[i].CaughtUp = p.Role, p.Silent, p.CaughtUp
+	}
+	return merged
+}

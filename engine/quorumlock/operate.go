@@ -1,0 +1,252 @@
+package quorumlock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
+)
+
+// The methods of this file change the cluster for its operator, at any of its nodes. They may be
+// repeated after any error. ErrInvalid says what is wrong with the request; after ErrUnavailable it
+// is unknown whether the change was made.
+
+// DefaultTokenLife is how long a token can be used if its maker says nothing else.
+const DefaultTokenLife = join.DefaultTokenLife
+
+// CreateToken makes a token that admits one new node within life, 1 minute to 7 days. A new node asks
+// the addresses of all nodes, and 16 at most.
+func (e *Engine) CreateToken(ctx context.Context, life time.Duration) (Token, error) {
+	v, err := e.Settings().Read(ctx)
+	if err != nil {
+		return Token{}, err
+	}
+	nodes, err := join.Nodes(v)
+	if err != nil {
+		return Token{}, err
+	}
+	var addresses []string
+	for i := range min(len(nodes), join.MaxAddresses) {
+		addresses = append(addresses, nodes[i].Address.String())
+	}
+	return join.CreateToken(ctx, e.Settings(), e.host.keys, life, addresses)
+}
+
+// WithdrawToken removes the token with that name; see TokenStatus.
+func (e *Engine) WithdrawToken(ctx context.Context, id string) error {
+	return join.WithdrawToken(ctx, e.Settings(), id)
+}
+
+// SetRank changes the rank of a node. The leader changes voters and leader by the new ranks, one change
+// a second at most, and only if the cluster stays able to commit.
+func (e *Engine) SetRank(ctx context.Context, node string, rank Rank) error {
+	if rank > RankOff {
+		return lockkeeper.Invalid("rank %d: it is 0 to %d, or off", rank, voters.RatherNot)
+	}
+	return e.changeMember(ctx, node, 0, func(n *join.Node) error {
+		n.Rank = rank
+		return nil
+	})
+}
+
+// SetVoters changes how many nodes should vote: 1, 3 or 5. With fewer nodes, the largest odd number of
+// them votes.
+func (e *Engine) SetVoters(ctx context.Context, number int) error {
+	if err := (voters.Policy{Voters: number, Grace: voterGrace}).Check(); err != nil {
+		return lockkeeper.Invalid("%s", err)
+	}
+	text := strconv.AppendInt(nil, int64(number), 10)
+	return e.change(ctx, votersKey, func(join.View) ([]byte, error) { return text, nil })
+}
+
+// ErrKeepsMajority is the cause of a refusal to remove a node without which the cluster would stop.
+var ErrKeepsMajority = errors.New("without that node, the voters that this node reaches are no majority: first bring " +
+	"others back, or give that node the rank off and wait until others vote instead")
+
+// Remove expels a node forever: because it is removed, or because its disk is lost, as reason says. Its
+// name is free from then on, and its id is never let in again. Other nodes talk to it no more, at
+// once. A node that votes and that others can replace should get RankOff first. If the rest of the
+// voters, as far as this node reaches them, is no majority, the error is an ErrInvalid with the cause
+// ErrKeepsMajority.
+func (e *Engine) Remove(ctx context.Context, node, reason string) error {
+	v, err := e.Settings().Read(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := memberOf(v, node)
+	if err != nil {
+		return err
+	}
+	if n.ID == 0 {
+		return noNode(node)
+	}
+	if err := e.remains(n.ID); err != nil {
+		return err
+	}
+	return join.Expel(ctx, e.Settings(), n.ID, reason)
+}
+
+// remains returns an error if the voters but one are no majority, as far as this node reaches them.
+func (e *Engine) remains(without uint64) error {
+	s, live := e.node.Status(), 0
+	if !slices.Contains(s.Voters, without) {
+		return nil
+	}
+	for _, id := range s.Voters {
+		if id != without && (id == s.ID || e.host.reaches(id)) {
+			live++
+		}
+	}
+	if live > len(s.Voters)/2 {
+		return nil
+	}
+	return &lockkeeper.Error{Err: lockkeeper.ErrInvalid, Cause: ErrKeepsMajority}
+}
+
+// reaches reports whether this node has a connection to another one.
+func (h *host) reaches(id uint64) bool { return h.silent(id) == 0 }
+
+// transferKey is the setting with a transfer of the leadership that an operator wants.
+const transferKey = "transfer"
+
+// transferTime bounds a wish to transfer, in the time of the table.
+const transferTime = 10 * time.Second
+
+// A transfer is a wish that a node should lead. The leader fulfils it if it can before Ends.
+type transfer struct {
+	To   uint64        `json:"to,string"`
+	Ends time.Duration `json:"ends"` // in the time of the table
+}
+
+// Transfer lets a node lead, and returns when it does. The node must be a voter that is caught up; and
+// have rank 0 if another such voter has rank 0, for that one would lead again at once. If ctx ends
+// before, the leader may still change within 10 s.
+func (e *Engine) Transfer(ctx context.Context, node string) error {
+	var to uint64
+	err := e.change(ctx, transferKey, func(v join.View) ([]byte, error) {
+		n, err := memberOf(v, node)
+		if err == nil && n.ID == 0 {
+			err = noNode(node)
+		}
+		if err == nil {
+			err = e.mayLead(v, &n)
+		}
+		to = n.ID
+		text, _ := json.Marshal(transfer{To: n.ID, Ends: v.Now() + transferTime})
+		return text, err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = e.node.Await(ctx, func(s replica.Status) bool { return s.Leader == to })
+	return err
+}
+
+// mayLead returns why a node can't lead, or would not stay the leader.
+func (e *Engine) mayLead(v join.View, n *join.Node) error {
+	if !slices.Contains(e.node.Status().Voters, n.ID) {
+		return lockkeeper.Invalid("node %q does not vote now, so it can't lead", n.Name)
+	}
+	if n.Rank == voters.Leads {
+		return nil
+	}
+	nodes, err := join.Nodes(v)
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		if other := &nodes[i]; other.Rank == voters.Leads && slices.Contains(e.node.Status().Voters, other.ID) {
+			return lockkeeper.Invalid("node %q has rank 0, so it would lead again at once: change its rank, or give node %q "+
+				"rank 0, too", other.Name, n.Name)
+		}
+	}
+	return nil
+}
+
+// wished returns the id that should lead as an operator wishes; 0 if nobody wishes now. It implements
+// node.Config.Wished.
+func wished(r *replica.Replica) uint64 {
+	s, t := r.Setting(transferKey), transfer{}
+	if len(s.Value) == 0 || json.Unmarshal(s.Value, &t) != nil || r.Table().Now() >= t.Ends {
+		return 0
+	}
+	return t.To
+}
+
+// handOver lets another voter lead, if this node leads. It waits for that for an election timeout at
+// most: after that the others elect a leader by themselves.
+func (e *Engine) handOver() {
+	ctx, cancel := context.WithTimeout(context.Background(), electionTicks*tickTime)
+	defer cancel()
+	to, leads := e.node.Successor()
+	if !leads || to == 0 {
+		return
+	}
+	e.node.Transfer(to)
+	_, _ = e.node.Await(ctx, func(s replica.Status) bool { return s.Leader != s.ID })
+}
+
+// memberOf returns the member with that name; without an id if there is none.
+func memberOf(v join.View, name string) (join.Node, error) {
+	nodes, err := join.Nodes(v)
+	if err != nil {
+		return join.Node{}, err
+	}
+	for i := range nodes {
+		if nodes[i].Name == name {
+			return nodes[i], nil
+		}
+	}
+	return join.Node{}, nil
+}
+
+func noNode(name string) error { return lockkeeper.Invalid("the cluster has no node %.80q", name) }
+
+// changeMember changes the setting of a member. id must be its id, or 0.
+func (e *Engine) changeMember(ctx context.Context, name string, id uint64, change func(*join.Node) error) error {
+	return e.change(ctx, nodeKeys+name, func(v join.View) ([]byte, error) {
+		n, err := memberOf(v, name)
+		if err == nil && (n.ID == 0 || id != 0 && n.ID != id) {
+			err = noNode(name)
+		}
+		if err == nil {
+			err = change(&n)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(n)
+	})
+}
+
+// mostTries bounds how often a change is tried while others change the same setting.
+const mostTries = 16
+
+// change gives a setting the value that next returns.
+func (e *Engine) change(ctx context.Context, key string, next func(join.View) ([]byte, error)) error {
+	settings := e.Settings()
+	for range mostTries {
+		v, err := settings.Read(ctx)
+		if err != nil {
+			return err
+		}
+		s := v.Setting(key)
+		if s.Value, err = next(v); err != nil {
+			return err
+		}
+		if err = settings.Put(ctx, s); !errors.Is(err, join.ErrRevision) {
+			return err
+		}
+	}
+	return &lockkeeper.Error{
+		Err:   lockkeeper.ErrUnavailable,
+		Cause: errors.New("others change the same setting of the cluster all the time"),
+	}
+}

@@ -1,0 +1,166 @@
+package quorumlock
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
+)
+
+// machines are nodes of one cluster in this process, with folders and sockets of their own.
+type machines struct {
+	testing.TB
+	dir string
+	all []*machine
+}
+
+type machine struct {
+	of     *machines
+	folder string
+	config Config
+	engine *Engine // nil: it does not run
+}
+
+// newMachines founds a cluster of one node, and lets others join until there are n.
+func newMachines(t testing.TB, n int) *machines {
+	ms := &machines{TB: t, dir: t.TempDir()}
+	t.Cleanup(func() {
+		for _, m := range ms.all {
+			m.stop()
+		}
+	})
+	first := ms.add("node1")
+	if err := Found(first.folder, first.config, nil); err != nil {
+		t.Fatal(err)
+	}
+	first.start()
+	for i := 1; i < n; i++ {
+		m := ms.add(fmt.Sprint("node", i+1))
+		if err := m.join(ms.token()); err != nil {
+			t.Fatal(err)
+		}
+		m.start()
+	}
+	return ms
+}
+
+// add returns a machine that has no node yet.
+func (ms *machines) add(name string) *machine {
+	l, err := new(net.ListenConfig).Listen(ms.ctx(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		ms.Fatal(err)
+	}
+	defer l.Close()
+	m := &machine{of: ms, folder: filepath.Join(ms.dir, fmt.Sprint(len(ms.all), name)), config: Config{
+		Name: name, Listen: l.Addr().String(), Rank: DefaultRank,
+	}}
+	ms.all = append(ms.all, m)
+	return m
+}
+
+// ctx bounds what must happen soon. It ends with the test.
+func (ms *machines) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ms.Cleanup(cancel)
+	return ctx
+}
+
+func (ms *machines) token() Token {
+	ms.Helper()
+	token, err := ms.running().CreateToken(ms.ctx(), DefaultTokenLife)
+	if err != nil {
+		ms.Fatal(err)
+	}
+	return token
+}
+
+// running returns the engine of the first machine that runs.
+func (ms *machines) running() *Engine {
+	for _, m := range ms.all {
+		if m.engine != nil {
+			return m.engine
+		}
+	}
+	ms.Fatal("no machine runs")
+	return nil
+}
+
+func (m *machine) join(t Token) error { return Join(m.of.ctx(), m.folder, t, m.config) }
+
+func (m *machine) open() (err error) {
+	m.engine, err = Open(m.of.ctx(), m.folder, m.config)
+	return err
+}
+
+func (m *machine) start() {
+	m.of.Helper()
+	if err := m.open(); err != nil {
+		m.of.Fatal(err)
+	}
+}
+
+func (m *machine) stop() {
+	m.of.Helper()
+	if m.engine == nil {
+		return
+	}
+	if err := m.engine.Close(); err != nil {
+		m.of.Error(err)
+	}
+	m.engine = nil
+}
+
+// await returns when the node's status is as is says.
+func (m *machine) await(what string, is func(s replica.Status) bool) {
+	m.of.Helper()
+	if s, err := m.engine.node.Await(m.of.ctx(), is); err != nil {
+		m.of.Fatalf("%s does not become true at %s: %v, %+v", what, m.config.Name, err, s)
+	}
+}
+
+// settle returns when that many nodes vote and all others are learners, as every node that runs knows.
+func (ms *machines) settle(voters, learners int) {
+	ms.Helper()
+	for _, m := range ms.all {
+		if m.engine != nil {
+			m.await(fmt.Sprint(voters, " voters, ", learners, " learners"), func(s replica.Status) bool {
+				return len(s.Voters) == voters && len(s.Learners) == learners
+			})
+		}
+	}
+}
+
+// lock locks a path at a node.
+func (m *machine) lock(path string) *lockkeeper.Hold {
+	m.of.Helper()
+	client := lockkeeper.New(m.engine)
+	hold, err := client.Lock(m.of.ctx(), path)
+	if err != nil {
+		m.of.Fatalf("%s at %s: %v", path, m.config.Name, err)
+	}
+	return hold
+}
+
+func TestClusterGrowsFromOneNodeToFive(t *testing.T) {
+	ms := newMachines(t, 1)
+	ms.settle(1, 0)
+	held := ms.all[0].lock("first")
+	for n := 2; n <= 5; n++ {
+		m := ms.add(fmt.Sprint("node", n))
+		if err := m.join(ms.token()); err != nil {
+			t.Fatal(err)
+		}
+		m.start()
+		ms.settle(min(n-1+n%2, 3), max(n-3, (n+1)%2))
+		hold := m.lock(fmt.Sprint("path/", n))
+		if hold.Fence() <= held.Fence() {
+			t.Errorf("fence %d after fence %d", hold.Fence(), held.Fence())
+		}
+		held = hold
+	}
+}
