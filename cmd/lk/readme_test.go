@@ -2,89 +2,188 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/fence"
 	"github.com/lockkeeper/lockkeeper/internal/testdb"
 )
 
 // The sessions in README.md run as they stand there: each line behind a prompt
 // ("$ ", "one$ ", "two$ ") is given to the shell of that name, and the lines
-// below must be what comes out of it. Durations may differ, and "..." is anything.
+// below must be what comes out of it. Durations may differ, and "..." is anything. A command with
+// nothing below it says nothing, and has ended before the next line is typed. A prompt alone goes
+// back to a shell whose command still runs.
 func TestReadmeSessions(t *testing.T) {
-	runDocument(t, "README.md", strings.NewReplacer(), strings.NewReplacer())
+	runDocument(t, &document{name: "README.md", dir: "../.."})
 }
 
 // So do those about the command.
 func TestCommandsPageSessions(t *testing.T) {
-	runDocument(t, "docs/commands.md", strings.NewReplacer(), strings.NewReplacer())
+	runDocument(t, &document{name: "docs/commands.md"})
 }
 
 // So do those in the page of the engine in a database, with a database of this test in
 // place of the one in the page.
 func TestDatabasePageSessions(t *testing.T) {
-	const asWritten = "postgres://db.example.com/app"
 	url := testdb.Postgres(t).Database(t)
-	runDocument(t, "docs/engines/database.md", strings.NewReplacer(asWritten, url), strings.NewReplacer(url, asWritten))
+	runDocument(t, &document{name: "docs/engines/database.md", instead: []string{databaseAsWritten, url}})
 }
 
 // So do those in the page of the engine on Redis, with three servers of this test.
 func TestRedisPageSessions(t *testing.T) {
-	const asWritten = "redis://10.0.0.1,10.0.0.2,10.0.0.3"
+	runDocument(t, &document{name: "docs/engines/redis.md", instead: []string{redisAsWritten, threeRedis(t)}})
+}
+
+// So do those for users of other locks, and the recipes, with what their URLs lead to.
+func TestGuideSessions(t *testing.T) {
+	postgres := testdb.Postgres(t)
+	services := map[string]func(t *testing.T) (url string){
+		databaseAsWritten:        func(t *testing.T) string { return postgres.Database(t) },
+		redisAsWritten:           threeRedis,
+		"lk://locks.example.com": diskServer,
+		"http://127.0.0.1:8080":  fencedServer,
+	}
+	for _, folder := range []string{"coming-from", "recipes"} {
+		pages, err := filepath.Glob("../../docs/" + folder + "/*.md")
+		if err != nil || len(pages) == 0 {
+			t.Fatalf("docs/%s has no pages; %v", folder, err)
+		}
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !sessionBlocks.Match(text) {
+				continue
+			}
+			t.Run(folder+"/"+filepath.Base(page), func(t *testing.T) {
+				t.Parallel()
+				d := &document{name: strings.TrimPrefix(page, "../../")}
+				for asWritten, start := range services {
+					if strings.Contains(string(text), asWritten) {
+						d.instead = append(d.instead, asWritten, start(t))
+					}
+				}
+				runDocument(t, d)
+			})
+		}
+	}
+}
+
+const (
+	databaseAsWritten = "postgres://db.example.com/app"
+	redisAsWritten    = "redis://10.0.0.1,10.0.0.2,10.0.0.3"
+)
+
+func diskServer(t *testing.T) (url string) {
+	s := startServer(t, t.TempDir(), "--data", t.TempDir())
+	t.Cleanup(func() { s.stop(t) })
+	return s.url
+}
+
+// fencedServer is the server in docs/recipes/fence.md.
+func fencedServer(t *testing.T) (url string) {
+	save := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, number, _ := fence.FromContext(r.Context())
+		fmt.Fprintln(w, "saved under fence", number)
+	})
+	mux := http.NewServeMux()
+	resource := func(*http.Request) string { return "router1/config" }
+	mux.Handle("PUT /config", fence.Handler(&fence.Memory{}, resource, save))
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func threeRedis(t *testing.T) (url string) {
 	var addrs []string
 	for range 3 {
 		addrs = append(addrs, testdb.Redis(t).Addr())
 	}
-	url := "redis://" + strings.Join(addrs, ",")
-	runDocument(t, "docs/engines/redis.md", strings.NewReplacer(asWritten, url), strings.NewReplacer(url, asWritten))
+	return "redis://" + strings.Join(addrs, ",")
 }
 
-// runDocument runs the sessions of one document; typed rewrites the commands, and shown the
-// expected output.
-func runDocument(t *testing.T, name string, typed, shown *strings.Replacer) {
+var (
+	sessionBlocks = regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
+	scriptBlocks  = regexp.MustCompile("(?ms)^```\\w+ (\\S+)\n(.*?)^```$")
+)
+
+// runDocument runs the sessions of one document. Before that it writes the scripts that the document
+// names: a block that begins with "```sh NAME", or another language, is the file NAME.
+func runDocument(t *testing.T, d *document) {
 	t.Helper()
-	text, err := os.ReadFile("../../" + name)
+	text, err := os.ReadFile("../../" + d.name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?ms)^```console\n(.*?)^```$").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) == 0 {
-		t.Fatalf("%s has no session: a block that begins with ```console", name)
+	sessions := sessionBlocks.FindAllStringSubmatch(string(text), -1)
+	if len(sessions) == 0 {
+		t.Fatalf("%s has no session: a block that begins with ```console", d.name)
 	}
-	d := &document{name: name, state: t.TempDir(), typed: typed, shown: shown}
-	for _, block := range blocks {
-		d.run(t, block[1])
+	d.state, d.shells = t.TempDir(), map[string]*shell{}
+	if d.dir == "" {
+		d.dir = t.TempDir()
+	}
+	backwards := slices.Clone(d.instead)
+	slices.Reverse(backwards)
+	d.typed, d.shown = strings.NewReplacer(d.instead...), strings.NewReplacer(backwards...)
+	for _, script := range scriptBlocks.FindAllStringSubmatch(string(text), -1) {
+		if err := os.WriteFile(filepath.Join(d.dir, script[1]), []byte(d.typed.Replace(script[2])), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, session := range sessions {
+		d.run(t, session[1])
 	}
 }
 
 // document is what one reader types, from top to bottom.
 type document struct {
-	name, state  string
-	typed, shown *strings.Replacer
+	name    string
+	dir     string   // where it is typed; "" for an empty folder
+	instead []string // pairs: a URL in the document, and the one in its place
+
+	state        string
+	typed, shown *strings.Replacer // of commands; of what comes out
+	shells       map[string]*shell
 }
 
-var prompt = regexp.MustCompile(`^(\w*)\$ (.*)$`)
+var prompt = regexp.MustCompile(`^(\w*)\$(?: (.*))?$`)
 
 func (d *document) run(t *testing.T, session string) {
 	t.Helper()
-	shells := map[string]*shell{}
 	var current *shell
-	for line := range strings.Lines(session) {
-		line = strings.TrimSuffix(line, "\n")
-		if m := prompt.FindStringSubmatch(line); m != nil {
-			if current = shells[m[1]]; current == nil {
-				current = startShell(t, d)
-				shells[m[1]] = current
+	lines := strings.Split(strings.TrimSuffix(session, "\n"), "\n")
+	for i, line := range lines {
+		m := prompt.FindStringSubmatch(line)
+		if m == nil {
+			if current != nil {
+				current.expect(t, line)
 			}
-			current.command(t, d.typed.Replace(m[2]))
-		} else if current != nil {
-			current.expect(t, line)
+			continue
+		}
+		if current = d.shells[m[1]]; current == nil {
+			current = startShell(t, d)
+			d.shells[m[1]] = current
+		}
+		if m[2] == "" {
+			continue
+		}
+		current.command(t, d.typed.Replace(m[2]))
+		if comment := m[2][0] == '#'; !comment && (i+1 == len(lines) || prompt.MatchString(lines[i+1])) {
+			current.expectNothing(t)
 		}
 	}
 }
@@ -100,7 +199,7 @@ type shell struct {
 func startShell(t *testing.T, d *document) *shell {
 	t.Helper()
 	cmd := exec.Command("bash")
-	cmd.Dir = "../.."
+	cmd.Dir = d.dir
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+d.state, "LOCKKEEPER_URL=", "CI=", "GORACE=atexit_sleep_ms=0")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -144,6 +243,14 @@ func (s *shell) command(t *testing.T, line string) {
 	before := s.latest()
 	io.WriteString(s.stdin, line+"\n")
 	eventually(t, "the command behind & holds its lock", func() bool { return s.latest() > before })
+}
+
+// expectNothing waits for the end of the command, which says nothing.
+func (s *shell) expectNothing(t *testing.T) {
+	t.Helper()
+	const end = "=== the command has ended ==="
+	io.WriteString(s.stdin, "echo '"+end+"'\n")
+	s.expect(t, end)
 }
 
 var heldFence = regexp.MustCompile(`"state":"held".*"fence":(\d+)`)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	_ "github.com/lockkeeper/lockkeeper/engine/sqlitelock"
+	_ "github.com/lockkeeper/lockkeeper/fence"
 	_ "github.com/lockkeeper/lockkeeper/semaphore" // so that this runs again when what the snippets use changes
 )
 
@@ -18,11 +19,16 @@ const surroundings = `package snippets
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
+	"log"
+	"net/http"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	_ "github.com/lockkeeper/lockkeeper/engine/sqlitelock"
+	"github.com/lockkeeper/lockkeeper/fence"
 	"github.com/lockkeeper/lockkeeper/semaphore"
 )
 
@@ -30,9 +36,17 @@ var (
 	_          = semaphore.New[string]
 	_          = lockkeeper.Open
 	_          = errors.Is
+	_          = fence.Handler
+	_          = fmt.Fprintln
+	_          = http.Handle
+	_          = log.Print
 	_          = time.Second
 	machines   = 2
 	errTooBusy = errors.New("too busy")
+	client     *lockkeeper.Client
+	hold       *lockkeeper.Hold
+	db         *sql.DB
+	body       string
 )
 
 func runTest(context.Context) error { return nil }
@@ -40,7 +54,8 @@ func runTest(context.Context) error { return nil }
 
 // TestSnippets compiles the Go of documents, each block as the body of a function.
 func TestSnippets(t *testing.T) {
-	for _, name := range []string{"README.md", "docs/go.md"} {
+	for _, name := range []string{"README.md", "docs/go.md", "docs/coming-from/redsync.md", "docs/recipes/leader.md",
+		"docs/recipes/limit.md", "docs/recipes/fence.md"} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile("../../" + name)
 			if err != nil {
