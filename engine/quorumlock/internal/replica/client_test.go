@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -20,35 +22,55 @@ import (
 //	   └──────────────────────────────────────────────────────────────────────┘
 type client struct {
 	*world
-	name     string
-	clock    clock
-	life     int // rises when the client begins a new session: what belongs to the former is dropped
-	at       int // number of the machine that it asks next
-	key      lockkeeper.Key
-	ttl      time.Duration
-	sentAt   time.Duration // own clock, when the last answered attach or renewal was sent
-	claim    *simClaim
-	claims   int
-	granted  int
-	holdsFor time.Duration // at most
-	waiting  time.Duration // true time since when it wants what it has not got
+	name          string
+	clock         clock
+	life          int // rises when the client begins a new session: what belongs to the former is dropped
+	at            int // number of the machine that it asks next
+	key           lockkeeper.Key
+	ttl           time.Duration
+	sentAt        time.Duration // own clock, when the last answered attach or renewal was sent
+	claim         *simClaim
+	claims        int
+	granted       int
+	grantedBefore int           // the world became whole
+	holdsFor      time.Duration // at most
+	waiting       time.Duration // true time since when it wants what it has not got
 }
 
 type simClaim struct {
 	id     uint64
 	name   string // in the history
-	asked  bool   // an answer said that it waits
+	want   lockkeeper.Want
+	asked  bool // an answer said that it waits
 	held   bool
 	fence  uint64
 	cancel bool
+	lapsed bool     // the history has its end
+	change uint64   // of the latest status
+	yields claimEnd // as the latest answer states it
+	most   claimEnd // of its longest hold
+}
+
+// A claimEnd is an end of a hold before that of its session; without a reason there is none.
+type claimEnd struct {
+	at     time.Duration // own clock
+	why    lockkeeper.Reason
+	endsAt time.Duration // engine time
 }
 
 func newClient(w *world, number int) *client {
 	c := &client{world: w, name: fmt.Sprintf("client%d", number), clock: newClock(w)}
+	c.random = rand.New(rand.NewPCG(w.random.Uint64(), 3))
 	c.clock.world = w
 	c.later(w.between(time.Second, 3*time.Second), c.begin)
 	return c
 }
+
+func (c *client) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(c.random.Int64N(int64(most-least)+1))
+}
+
+func (c *client) chance(p float64) bool { return c.random.Float64() < p }
 
 // later does something of this session after d.
 func (c *client) later(d time.Duration, do func()) {
@@ -158,7 +180,7 @@ func (c *client) renewLater() {
 				c.sentAt, c.key.Acked = sent, a.Reply.Lease.Number
 				c.renewLater()
 				for _, st := range a.Reply.Lease.Claims {
-					c.look(st)
+					c.look(st, sent)
 				}
 			})
 	})
@@ -182,7 +204,7 @@ func (c *client) lose(why string) {
 	c.saw("session lost: " + why)
 	c.tracef("%s loses its session: %s", c.name, why)
 	switch {
-	case c.claim == nil:
+	case c.claim == nil || c.claim.lapsed:
 	case c.claim.held:
 		c.record(history.Event{Kind: history.Lost, Claim: c.claim.name, Reason: lockkeeper.Expired})
 	default:
@@ -208,9 +230,39 @@ func (c *client) record(e history.Event) {
 
 func (c *client) askLater() { c.later(c.between(0, 100*time.Millisecond), c.ask) }
 
+// want is what the client asks for next.
+func (c *client) want() lockkeeper.Want {
+	w := lockkeeper.Want{ID: c.claim.id, Targets: c.targets(), Wait: lockkeeper.Forever}
+	if c.chance(0.1) {
+		w.Wait = 0
+	}
+	if c.chance(0.1) {
+		w.MaxHold, w.Grace = c.between(200*time.Millisecond, 3*time.Second), c.between(0, time.Second)
+	}
+	if c.network.healed {
+		return w // nobody goes before others, so that nobody starves
+	}
+	w.Priority = c.random.IntN(4)
+	exclusive := !slices.ContainsFunc(w.Targets, func(t lockkeeper.Target) bool {
+		return t.Mode != lockkeeper.ModeExclusive
+	})
+	switch kind := c.random.IntN(8); {
+	case kind == 0 && exclusive && w.Wait != 0:
+		w.WriterPolicy, w.Quiet = lockkeeper.Soft, c.between(0, 500*time.Millisecond)
+		w.Wait = c.between(time.Second, 10*time.Second)
+	case kind == 1:
+		w.Steal = lockkeeper.Ask
+	case kind == 2 && c.profile.steals:
+		w.Steal, w.After = lockkeeper.Take, c.between(0, 3*time.Second)
+	case kind == 3 && c.profile.steals:
+		w.Steal, w.AfterTTL = lockkeeper.Take, 1+c.random.IntN(1000)
+	}
+	return w
+}
+
 // targets are what clients ask for: few paths, so that they meet.
 func (c *client) targets() []lockkeeper.Target {
-	switch c.random.IntN(6) {
+	switch c.random.IntN(8) {
 	case 0:
 		return []lockkeeper.Target{{Path: "a", Mode: lockkeeper.ModeExclusive}}
 	case 1:
@@ -218,10 +270,17 @@ func (c *client) targets() []lockkeeper.Target {
 	case 2:
 		return []lockkeeper.Target{{Path: "a/b", Mode: lockkeeper.ModeExclusive}}
 	case 3:
-		return []lockkeeper.Target{{Path: "p", Mode: lockkeeper.ModePermits, Units: 1 + c.random.IntN(2), Limit: 3}}
+		units, limit := 1+c.random.IntN(2), 2+c.random.IntN(3)
+		return []lockkeeper.Target{{Path: "p", Mode: lockkeeper.ModePermits, Units: units, Limit: limit}}
 	case 4:
 		return []lockkeeper.Target{
 			{Path: "a/b", Mode: lockkeeper.ModeShared}, {Path: "c", Mode: lockkeeper.ModeExclusive},
+		}
+	case 5:
+		return []lockkeeper.Target{{Path: "c", Mode: lockkeeper.ModeShared}}
+	case 6:
+		return []lockkeeper.Target{
+			{Path: "p", Mode: lockkeeper.ModePermits, Units: 1, Limit: 2}, {Path: "a", Mode: lockkeeper.ModeShared},
 		}
 	}
 	return []lockkeeper.Target{{Path: "c", Mode: lockkeeper.ModeExclusive}}
@@ -232,25 +291,21 @@ func (c *client) ask() {
 	c.claim = &simClaim{id: uint64(c.claims), name: fmt.Sprintf("%s.%d", c.name, c.claims)}
 	mine := c.claim
 	c.key.LowestOpen = mine.id // a copy of an earlier request that arrives now makes no claim (R16)
-	w := lockkeeper.Want{ID: mine.id, Targets: c.targets(), Wait: lockkeeper.Forever, Priority: c.random.IntN(2)}
-	if c.network.healed {
-		w.Priority = 0 // so that nobody starves
-	}
-	if c.chance(0.1) {
-		w.Wait = 0
-	}
+	w := c.want()
+	mine.want = w
 	c.waiting = c.now
 	c.record(history.Event{
 		Kind: history.Ask, Claim: mine.name, Targets: w.Targets, Priority: w.Priority, Try: w.Wait == 0,
+		Soft: w.WriterPolicy == lockkeeper.Soft,
 	})
 	c.call(func() table.Command { return table.Command{Op: table.Claim, Key: c.key, Want: w} },
-		func(a Answer, _ time.Duration) {
+		func(a Answer, sent time.Duration) {
 			switch {
 			case mine != c.claim:
 			case a.Err != nil:
 				c.lose("session ended")
 			default:
-				c.look(a.Reply.Status)
+				c.look(a.Reply.Status, sent)
 				if mine == c.claim && !mine.held && c.chance(0.2) {
 					c.later(c.between(0, 3*time.Second), func() { c.cancel(mine) })
 				}
@@ -258,13 +313,18 @@ func (c *client) ask() {
 		})
 }
 
-// look sees what became of the claim.
-func (c *client) look(st lockkeeper.Status) {
+// look sees what became of the claim, by the answer to a call that was sent at that time.
+func (c *client) look(st lockkeeper.Status, sent time.Duration) {
 	mine := c.claim
-	if mine == nil || st.Ref.ID != mine.id || mine.cancel {
+	if mine == nil || st.Ref.ID != mine.id || mine.cancel || st.Change < mine.change {
 		return
 	}
+	mine.change = st.Change
+	if st.State == lockkeeper.Held {
+		c.countEnds(mine, &st, sent)
+	}
 	switch {
+	case st.State == lockkeeper.Held && c.lapse(mine):
 	case st.State == lockkeeper.Held && !mine.held:
 		mine.held, mine.fence = true, st.Fence
 		c.granted++
@@ -287,8 +347,59 @@ func (c *client) look(st lockkeeper.Status) {
 	}
 }
 
-func (c *client) end(mine *simClaim, done func()) {
-	e := lockkeeper.Ending{Kind: lockkeeper.Release, ID: mine.id}
+// countEnds counts the ends of a hold by the client's own clock, as lockkeeper.Client does: the latest
+// answer says when it has to yield, and its longest hold begins with the grant.
+func (c *client) countEnds(mine *simClaim, st *lockkeeper.Status, sent time.Duration) {
+	mine.yields = claimEnd{}
+	if a := st.Asked; a != nil {
+		c.saw("asked to yield: " + a.Reason.String())
+		if a.Left != lockkeeper.Forever {
+			mine.yields = claimEnd{sent + a.Left - lockkeeper.Margin(a.Left), a.Reason, a.EndsAt}
+			c.watchEnd(mine, mine.yields.at)
+		}
+		if c.chance(0.5) {
+			c.later(c.between(0, time.Second), func() { c.release(mine) })
+		}
+	}
+	if most := mine.want.MaxHold; most > 0 {
+		left := most + mine.want.Grace - st.Age
+		if at := sent + left - lockkeeper.Margin(left); mine.most.why == 0 || at > mine.most.at {
+			mine.most = claimEnd{at: at, why: lockkeeper.Overdue}
+			c.watchEnd(mine, at)
+		}
+	}
+}
+
+// watchEnd counts the hold as lost when one of its ends has passed.
+func (c *client) watchEnd(mine *simClaim, at time.Duration) {
+	c.later(c.clock.until(at), func() { c.lapse(mine) })
+}
+
+// lapse ends a hold whose own end has passed, and says so to the engine. It reports whether it has
+// passed.
+func (c *client) lapse(mine *simClaim) bool {
+	if mine != c.claim || mine.cancel {
+		return false
+	}
+	for _, end := range []claimEnd{mine.yields, mine.most} {
+		if end.why == 0 || c.clock.read() < end.at {
+			continue
+		}
+		c.saw("lapsed: " + end.why.String())
+		mine.cancel, mine.lapsed = true, true
+		e := history.Event{Kind: history.Lost, Claim: mine.name, Reason: end.why}
+		if !mine.held { // the answer came too late to use the hold
+			e = history.Event{Kind: history.Unknown, Claim: mine.name}
+		}
+		c.record(e)
+		l := lockkeeper.Lapse{ID: mine.id, Reason: end.why, EndsAt: end.endsAt}
+		c.end(lockkeeper.Ending{Kind: lockkeeper.Lapsed, Lapse: l}, func() {})
+		return true
+	}
+	return false
+}
+
+func (c *client) end(e lockkeeper.Ending, done func()) {
 	c.call(func() table.Command { return table.Command{Op: table.End, Key: c.key, Ending: e} },
 		func(a Answer, _ time.Duration) {
 			if a.Err != nil {
@@ -302,12 +413,16 @@ func (c *client) end(mine *simClaim, done func()) {
 }
 
 func (c *client) release(mine *simClaim) {
-	if mine != c.claim || mine.cancel {
+	if mine != c.claim || !mine.held || mine.cancel || c.lapse(mine) {
 		return
 	}
 	mine.cancel = true // what the engine says from now on does not count
 	c.record(history.Event{Kind: history.Release, Claim: mine.name})
-	c.end(mine, func() { c.record(history.Event{Kind: history.Released, Claim: mine.name}) })
+	c.end(releaseOf(mine), func() { c.record(history.Event{Kind: history.Released, Claim: mine.name}) })
+}
+
+func releaseOf(mine *simClaim) lockkeeper.Ending {
+	return lockkeeper.Ending{Kind: lockkeeper.Release, ID: mine.id}
 }
 
 // cancel gives up a wait.
@@ -317,7 +432,7 @@ func (c *client) cancel(mine *simClaim) {
 	}
 	mine.cancel = true
 	c.record(history.Event{Kind: history.Cancel, Claim: mine.name})
-	c.end(mine, func() { // the claim may have been granted before its end arrived
+	c.end(releaseOf(mine), func() { // the claim may have been granted before its end arrived
 		c.record(history.Event{Kind: history.Unknown, Claim: mine.name})
 	})
 }

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -8,32 +10,29 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
 )
 
-// misbehave lets faults happen until end.
-func (w *world) misbehave(end time.Duration) {
-	if w.now >= end {
-		return
-	}
-	m := w.machines[w.random.IntN(len(w.machines))]
-	lasts := w.between(50*time.Millisecond, 5*time.Second)
-	faults := []func(){
-		func() { w.crashFor(m, lasts) },
-		func() { w.crashFor(w.leader(), lasts) },
-		func() { w.pause(m, lasts) },
-		func() { w.pause(w.leader(), lasts) },
-		func() { w.split(lasts) },
-		func() { w.isolate(w.leader(), lasts) },
-		func() { w.oneWay(m, lasts) },
-		func() { w.badNetwork(lasts) },
-		func() { w.slowDisk(m, lasts) },
-		func() { w.fillDisk(m, lasts) },
-		func() { w.clients[w.random.IntN(len(w.clients))].vanish() },
-		func() { w.loseDisk(m) },
-	}
-	if w.profile.badClocks {
-		faults = append(faults, func() { w.bendClock(m, lasts) })
-	}
-	faults[w.random.IntN(len(faults))]()
-	w.after(w.between(100*time.Millisecond, 2*time.Second), func() { w.misbehave(end) })
+// faultKinds are the faults that a world may have. m is a machine that the schedule has chosen.
+var faultKinds = []struct {
+	name string
+	do   func(w *world, m *machine, f *fault)
+}{
+	{"crash", func(w *world, m *machine, f *fault) { w.crashFor(m, f) }},
+	{"crash of the leader", func(w *world, _ *machine, f *fault) { w.crashFor(w.leader(), f) }},
+	{"pause", func(w *world, m *machine, f *fault) { w.pause(m, f.lasts) }},
+	{"pause of the leader", func(w *world, _ *machine, f *fault) { w.pause(w.leader(), f.lasts) }},
+	{"partition", func(w *world, _ *machine, f *fault) { w.split(f) }},
+	{"the leader is cut off", func(w *world, _ *machine, f *fault) { w.isolate(w.leader(), f.lasts) }},
+	{"one way", func(w *world, m *machine, f *fault) { w.oneWay(m, f) }},
+	{"one way to or from the leader", func(w *world, _ *machine, f *fault) { w.oneWay(w.leader(), f) }},
+	{"bad network", func(w *world, _ *machine, f *fault) { w.badNetwork(f) }},
+	{"slow disk", func(w *world, m *machine, f *fault) { w.slowDisk(m, f) }},
+	{"full disk, syncs wait", func(w *world, m *machine, f *fault) { w.fillDisk(m, f.lasts) }},
+	{"full disk, writes fail", func(w *world, m *machine, f *fault) { w.failDisk(m, f) }},
+	{"client gone", func(w *world, _ *machine, f *fault) { w.clients[f.which%len(w.clients)].vanish() }},
+	{"disk lost", func(w *world, m *machine, f *fault) { w.loseDisk(m) }},
+	{"node leaves", func(w *world, m *machine, f *fault) { w.leave(m, f.lasts) }},
+	{"slow clock", func(w *world, m *machine, f *fault) { w.slowClock(m, f) }},
+	{"slow clock of the leader", func(w *world, _ *machine, f *fault) { w.slowClock(w.leader(), f) }},
+	{"bad clock", func(w *world, m *machine, f *fault) { w.bendClock(m, f) }}, // the last one: see scheduleOf
 }
 
 // leader returns the machine that leads, or a machine.
@@ -53,12 +52,12 @@ func (w *world) leader() *machine {
 	return best
 }
 
-func (w *world) crashFor(m *machine, d time.Duration) {
+func (w *world) crashFor(m *machine, f *fault) {
 	if m.replica == nil {
 		return
 	}
-	m.crash(w.chance(0.5))
-	w.after(d, func() {
+	m.crash(f.chance(0.5))
+	w.after(f.lasts, func() {
 		if m.replica == nil {
 			m.start()
 		}
@@ -85,10 +84,10 @@ func (w *world) cutFor(d time.Duration, links ...link) {
 	})
 }
 
-func (w *world) split(d time.Duration) {
+func (w *world) split(f *fault) {
 	side := make([]bool, len(w.machines))
 	for i := range side {
-		side[i] = w.chance(0.5)
+		side[i] = f.chance(0.5)
 	}
 	var links []link
 	for i := range side {
@@ -98,7 +97,7 @@ func (w *world) split(d time.Duration) {
 			}
 		}
 	}
-	w.cutFor(d, links...)
+	w.cutFor(f.lasts, links...)
 }
 
 func (w *world) isolate(m *machine, d time.Duration) {
@@ -112,8 +111,9 @@ func (w *world) isolate(m *machine, d time.Duration) {
 }
 
 // oneWay lets a machine send, and receive nothing; or receive, and send nothing.
-func (w *world) oneWay(m *machine, d time.Duration) {
-	mute := w.chance(0.5)
+func (w *world) oneWay(m *machine, f *fault) {
+	w.saw("cut one way")
+	mute := f.chance(0.5)
 	var links []link
 	for _, other := range w.machines {
 		if mute {
@@ -122,25 +122,77 @@ func (w *world) oneWay(m *machine, d time.Duration) {
 			links = append(links, link{other.number, m.number})
 		}
 	}
-	w.cutFor(d, links...)
+	w.cutFor(f.lasts, links...)
 }
 
-func (w *world) badNetwork(d time.Duration) {
+func (w *world) badNetwork(f *fault) {
 	n := &w.network
-	n.lose, n.double, n.late = w.random.Float64()/3, w.random.Float64()/3, w.random.Float64()/20
-	n.slowest = w.between(0, 500*time.Millisecond)
-	w.after(d, func() { n.lose, n.double, n.late, n.slowest = 0, 0, 0, 0 })
+	n.lose, n.double, n.late = f.random.Float64()/3, f.random.Float64()/3, f.random.Float64()/20
+	n.slowest = f.between(0, 500*time.Millisecond)
+	w.after(f.lasts, func() { n.lose, n.double, n.late, n.slowest = 0, 0, 0, 0 })
 }
 
-func (w *world) slowDisk(m *machine, d time.Duration) {
-	m.disk.slowest = w.between(0, time.Second)
-	w.after(d, func() { m.disk.slowest = usualSync })
+func (w *world) slowDisk(m *machine, f *fault) {
+	m.disk.slowest = f.between(0, time.Second)
+	w.after(f.lasts, func() { m.disk.slowest = usualSync })
 }
 
 func (w *world) fillDisk(m *machine, d time.Duration) {
 	w.saw("disk full")
 	m.disk.full = true
 	w.after(d, func() { m.disk.full = false })
+}
+
+var errDiskFull = errors.New("no space left on the disk")
+
+// failDisk lets a write fail, so that the node stops, and starts it again later: what was written and
+// not synced is then there, or the last part of it is not.
+func (w *world) failDisk(m *machine, f *fault) {
+	if m.replica == nil {
+		return
+	}
+	w.saw("disk failed")
+	w.tracef("%s can't write", m.name)
+	m.input(0, func(r *Replica) { r.Failed(m.clock.read(), errDiskFull) })
+	life := m.life
+	w.after(f.lasts, func() {
+		if m.life == life {
+			m.crash(true)
+			m.start()
+		}
+	})
+}
+
+// leave turns a machine off for d, so that it does not vote, and leaves the configuration.
+func (w *world) leave(m *machine, d time.Duration) {
+	off := 0
+	for _, other := range w.machines {
+		if other.off {
+			off++
+		}
+	}
+	if off+w.profile.voters >= len(w.machines) {
+		return
+	}
+	w.saw("node turned off")
+	w.tracef("%s is turned off for %s", m.name, d)
+	m.off = true
+	w.after(2*d, func() { m.off = false })
+}
+
+// slowClock lets a boot clock go back, run slowly, or stop. Leases only get longer by that.
+func (w *world) slowClock(m *machine, f *fault) {
+	w.saw("clock slow")
+	value, rate := m.clock.read(), m.clock.rate
+	switch f.random.IntN(3) {
+	case 0:
+		value = max(0, value-f.between(0, time.Hour))
+	case 1:
+		rate = f.random.Float64()
+	case 2:
+		rate = 0
+	}
+	w.setClock(m, f, value, rate)
 }
 
 // loseDisk replaces a machine with an empty one, if all voters were well: the loss of a majority of
@@ -176,23 +228,23 @@ func (w *world) loseDisk(m *machine) {
 	m.start()
 }
 
-// bendClock lets a boot clock jump, run at a wrong rate, or stop.
-func (w *world) bendClock(m *machine, d time.Duration) {
+// bendClock lets a boot clock jump ahead, or run too fast.
+func (w *world) bendClock(m *machine, f *fault) {
 	w.saw("clock bent")
 	value, rate := m.clock.read(), m.clock.rate
-	switch w.random.IntN(4) {
-	case 0:
-		value += w.between(0, time.Hour)
-	case 1:
-		value = max(0, value-w.between(0, time.Hour))
-	case 2:
-		rate = w.random.Float64() * 3
-	case 3:
-		rate = 0
+	if f.chance(0.5) {
+		value += f.between(0, time.Hour)
+	} else {
+		rate = 1 + f.random.Float64()*2
 	}
+	w.setClock(m, f, value, rate)
+}
+
+// setClock sets a clock; later it goes on with its own rate from there.
+func (w *world) setClock(m *machine, f *fault, value time.Duration, rate float64) {
 	w.tracef("%s: clock from %s to %s, rate %f", m.name, m.clock.read(), value, rate)
 	m.clock.set(value, rate)
-	w.after(d, func() { m.clock.set(m.clock.read(), 1) })
+	w.after(f.lasts, func() { m.clock.set(m.clock.read(), m.clock.own) })
 }
 
 // heal ends all faults.
@@ -200,10 +252,17 @@ func (w *world) heal() {
 	w.tracef("the world is whole")
 	w.network.heal()
 	for _, m := range w.machines {
-		m.disk.full, m.disk.slowest, m.paused = false, usualSync, 0
+		m.disk.full, m.disk.slowest, m.paused, m.off = false, usualSync, 0, false
+		m.clock.set(m.clock.read(), m.clock.own)
 		if m.replica == nil {
 			m.start()
+		} else if m.replica.Status().Failed != nil {
+			m.crash(false)
+			m.start()
 		}
+	}
+	for _, c := range w.clients {
+		c.grantedBefore = c.granted
 	}
 }
 
@@ -221,7 +280,8 @@ func (w *world) operate() {
 	policy := voters.Policy{Voters: w.profile.voters, Grace: 3 * time.Second}
 	members := w.members(leader)
 	leader.input(0, func(r *Replica) {
-		if c, ok := voters.Next(policy, members, leader.id); ok && r.Change(leader.clock.read(), c) == nil {
+		c, ok := voters.Next(policy, members, leader.id)
+		if ok && r.Change(leader.clock.read(), c, nodeSetting(r, c)) == nil {
 			w.saw("voters: " + c.Kind.String())
 			w.tracef("%s: %s node %d", leader.name, c.Kind, c.ID)
 		} else if to, yields := voters.Yield(members, leader.id); yields {
@@ -229,6 +289,35 @@ func (w *world) operate() {
 			r.Transfer(leader.clock.read(), to.ID)
 		}
 	})
+}
+
+// foundNodes returns what the first nodes of a cluster have on their disks, with a setting for each.
+func foundNodes(w *world, ids []uint64) State {
+	b := Beginning{Voters: ids}
+	for _, id := range ids {
+		b.Settings = append(b.Settings, Setting{Key: nodeKey(id), Value: []byte("votes")})
+	}
+	s, err := Found(b)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return s
+}
+
+func nodeKey(id uint64) string { return fmt.Sprintf("node/%x", id) }
+
+// nodeSetting returns what a change of the configuration does to the setting of its node.
+func nodeSetting(r *Replica, c voters.Change) Setting {
+	s := r.Setting(nodeKey(c.ID))
+	switch c.Kind {
+	case voters.Add:
+		s.Value = []byte("here")
+	case voters.Promote:
+		s.Value = []byte("votes")
+	case voters.Remove:
+		s.Value = nil
+	}
+	return s
 }
 
 // addLearner adds a machine that is outside as a learner, and removes an id whose disk is lost. The
@@ -242,7 +331,7 @@ func (w *world) addLearner(leader *machine) {
 		case m.Role != voters.Outside:
 			continue
 		}
-		leader.input(0, func(r *Replica) { _ = r.Change(leader.clock.read(), c) })
+		leader.input(0, func(r *Replica) { _ = r.Change(leader.clock.read(), c, nodeSetting(r, c)) })
 		return
 	}
 }
@@ -268,7 +357,7 @@ func (w *world) members(leader *machine) (members []voters.Member) {
 			m.start()
 		}
 		outside := voters.Member{Node: m.node(), ID: m.id}
-		if m.replica == nil || m.paused > w.now {
+		if m.replica == nil || m.paused > w.now || m.replica.Status().Failed != nil {
 			outside.Silent = time.Second
 		}
 		members = append(members, outside)
@@ -278,7 +367,10 @@ func (w *world) members(leader *machine) (members []voters.Member) {
 
 func (m *machine) node() voters.Node {
 	n := voters.Node{Name: m.name, Rank: 5, Random: uint32(m.number)}
-	if m.number == 1 {
+	switch {
+	case m.off:
+		n.Rank = voters.Off
+	case m.number == 1:
 		n.Rank = voters.Leads
 	}
 	n.Address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(m.number)}), 7000)

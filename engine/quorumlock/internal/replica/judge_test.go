@@ -113,7 +113,7 @@ func (j *judge) read(m *machine, began uint64, err error) {
 
 // stopped notes that a machine found damage.
 func (j *judge) stopped(m *machine, err error) {
-	if !j.mayLackRules(m, err) && (j.stops[m] == nil || !errors.Is(err, ErrStopped)) {
+	if !errors.Is(err, errDiskFull) && !j.mayLackRules(m, err) && (j.stops[m] == nil || !errors.Is(err, ErrStopped)) {
 		j.faultf("%s stops: %v", m.name, err)
 	}
 	j.stops[m] = err
@@ -126,7 +126,7 @@ func (j *judge) verdict() []string {
 		rules := history.RulesOf(lockkeeper.Guarantees{
 			Features: lockkeeper.TableFeatures, FenceScope: lockkeeper.FencesOverAll,
 		})
-		rules.Running = true
+		rules.Running, rules.Forced = true, j.profile.steals
 		faults = append(faults, history.Judge(j.recorder.Events(), rules)...)
 	}
 	return faults
@@ -153,6 +153,19 @@ func (j *judge) settled() {
 	if !j.profile.learners && len(status.Voters) != min(j.profile.voters, len(j.machines)) {
 		j.faultf("the voters are %v, want %d", status.Voters, j.profile.voters)
 	}
+	var nodes []string
+	for _, id := range members {
+		nodes = append(nodes, nodeKey(id))
+	}
+	slices.Sort(nodes)
+	for i, s := range best.replica.Settings("node/") {
+		if i >= len(nodes) || nodes[i] != s.Key {
+			j.faultf("the members are %v, setting %d of a node is %s", nodes, i, s.Key)
+		}
+	}
+	if n := len(best.replica.Settings("node/")); n != len(nodes) {
+		j.faultf("%d settings of nodes, %d members", n, len(nodes))
+	}
 	for _, m := range j.machines {
 		switch {
 		case !slices.Contains(members, m.id):
@@ -163,8 +176,11 @@ func (j *judge) settled() {
 		}
 	}
 	for _, c := range j.clients {
-		if c.waiting != 0 && j.now-c.waiting > j.profile.quiet {
+		switch {
+		case c.waiting != 0 && j.now-c.waiting > j.profile.quiet:
 			j.faultf("%s waits since %s", c.name, c.waiting)
+		case c.waiting == 0 && c.granted == c.grantedBefore:
+			j.faultf("%s has got nothing since the world is whole", c.name)
 		}
 	}
 }

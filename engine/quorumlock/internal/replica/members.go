@@ -75,7 +75,7 @@ func (r *Replica) Status() Status {
 		ID:       r.config.ID,
 		Term:     r.lead.term,
 		Leader:   r.lead.leader,
-		Ready:    r.lead.ready,
+		Ready:    r.lead.ready && r.failed == nil,
 		Contact:  r.lead.leader != 0 && r.failed == nil,
 		Applied:  r.applied,
 		Rules:    r.rules,

@@ -39,7 +39,8 @@ type profile struct {
 	faults                    time.Duration // how long faults happen
 	quiet                     time.Duration // how long the world is whole after that
 	learners                  bool          // all machines that do not vote are learners, and never vote
-	badClocks                 bool          // clocks jump and stop, too: then only the table must be right
+	badClocks                 bool          // clocks also jump ahead and run fast: then only the table must be right
+	steals                    bool          // claims also take holds away after a time
 	bug                       bug
 	program                   Rules         // of all machines; earlierRules: they get the later ones during the faults
 	ttl                       time.Duration // of sessions; 0: 2 to 6 seconds
@@ -70,7 +71,7 @@ func newWorld(t *testing.T, p profile, seed uint64) *world {
 	}
 	for i, m := range w.machines {
 		if i < p.voters {
-			m.disk.reset(found(w, founders...))
+			m.disk.reset(foundNodes(w, founders))
 		}
 		m.start()
 	}
@@ -162,6 +163,7 @@ type machine struct {
 	wakeAt   time.Duration
 	returned uint64 // incarnations so far
 	program  Rules  // the versions of the rules that its program has
+	off      bool   // it has the rank Off
 	member   bool   // its id is in the configuration, or was
 }
 
@@ -310,11 +312,13 @@ type clock struct {
 	begin time.Duration // true time of the latest change
 	value time.Duration // then
 	rate  float64
+	own   float64 // the rate without faults
 }
 
 func newClock(w *world) clock {
 	c := clock{world: w, begin: w.now, value: w.between(0, 100*24*time.Hour)}
-	c.rate = 1 + (w.random.Float64()-0.5)*0.009 // rates of two machines differ by less than 1 %
+	c.own = 1 + (w.random.Float64()-0.5)*0.009 // rates of two machines differ by less than 1 %
+	c.rate = c.own
 	return c
 }
 
