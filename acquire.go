@@ -163,7 +163,7 @@ var errStale error = &Error{Err: ErrSession, Detail: "answered after the lease h
 func (c *Client) applyAnswer(cl *claim, k *Key, s *Status, sent time.Duration) error {
 	c.mu.Lock()
 	defer c.unlock()
-	if c.ttl > 0 {
+	if c.lease.TTL > 0 {
 		c.expireSession(c.clock())
 	}
 	if c.session.TTL > 0 && !c.isLatestKey(k) {

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/deadlines"
 )
 
 // phase is the state of a claim in this client.
@@ -26,21 +28,7 @@ const (
 // answer.
 const fromHint time.Duration = -1
 
-// claimEnd is the latest moment at which a claim ends, by the boot clock, and why. The zero value
-// means that no end is known.
-type claimEnd struct {
-	at     time.Duration
-	why    Reason
-	endsAt time.Duration // the engine's end, one margin later, as the engine stated it: for Lapse
-}
-
-// sooner returns the earlier of two ends.
-func (e claimEnd) sooner(other claimEnd) claimEnd {
-	if e.why == NoReason || other.why != NoReason && other.at < e.at {
-		return other
-	}
-	return e
-}
+type claimEnd = deadlines.End[Reason]
 
 // claim is one claim of a client. The fields above the blank line do not change after the first
 // request to the engine, except for demand.want; Client.mu guards that and the others.
@@ -52,37 +40,31 @@ type claim struct {
 	path   Path // the first one, for messages
 	first  Hold // the handle of the caller; further ones are in more
 
-	phase          phase
-	sent           bool   // the engine may have it
-	answered       bool   // the engine has answered it, so that ending it is final
-	epoch          uint64 // of the key with which it was last sent or named
-	resend         bool   // the want must be sent again in the background
-	lapse          Lapse  // of a claim that is over: its lapse, if it lapsed
-	needsAnswer    bool   // granted by a hint, but its longest hold must be counted from an answer
-	delivered      bool   // returned to the caller
-	inFlight       int    // calls of Engine.Claim in flight: the claim is ended only when there are none
-	endInFlight    bool   // the caller that gave it up is ending it at the engine
-	live           int    // handles that are not released
-	known          bool   // status is set
-	status         Status
-	answeredEnd    claimEnd // as the last answer stated it, on which the engine relies (R12)
-	answeredChange uint64   // Status.Change of that answer
-	hintedEnd      claimEnd // as a newer hint stated it: it may only shorten
-	overdueEnd     claimEnd // the end of its longest hold and grace
-	result         *Error   // of over: why; nil for an ordinary release
-	more           []*Hold
-	revision       uint64        // the highest that was sent
-	amendSlot      chan struct{} // full while an amendment is in flight
-	changed        chan struct{} // closed at the next change, if somebody waits for it
-	yield          chan struct{} // closed while the holder is asked to yield
-	yielding       bool          // yield is closed, or will be when it is made
+	phase       phase
+	sent        bool   // the engine may have it
+	answered    bool   // the engine has answered it, so that ending it is final
+	epoch       uint64 // of the key with which it was last sent or named
+	resend      bool   // the want must be sent again in the background
+	lapse       Lapse  // of a claim that is over: its lapse, if it lapsed
+	needsAnswer bool   // granted by a hint, but its longest hold must be counted from an answer
+	delivered   bool   // returned to the caller
+	inFlight    int    // calls of Engine.Claim in flight: the claim is ended only when there are none
+	endInFlight bool   // the caller that gave it up is ending it at the engine
+	live        int    // handles that are not released
+	known       bool   // status is set
+	status      Status
+	ends        deadlines.Ends[Reason] // apart from its session
+	result      *Error                 // of over: why; nil for an ordinary release
+	more        []*Hold
+	revision    uint64        // the highest that was sent
+	amendSlot   chan struct{} // full while an amendment is in flight
+	changed     chan struct{} // closed at the next change, if somebody waits for it
+	yield       chan struct{} // closed while the holder is asked to yield
+	yielding    bool          // yield is closed, or will be when it is made
 }
 
 // ref names the claim.
 func (cl *claim) ref() Ref { return Ref{Session: cl.client.session.ID, ID: cl.id} }
-
-// end returns when the claim ends by itself, apart from its session.
-func (cl *claim) end() claimEnd { return cl.answeredEnd.sooner(cl.hintedEnd).sooner(cl.overdueEnd) }
 
 // wake wakes all goroutines that wait for a change of the claim.
 func (cl *claim) wake() {
@@ -124,11 +106,9 @@ func (c *Client) applyStatus(cl *claim, s *Status, sent time.Duration) (ends boo
 	return ends
 }
 
-// applyEnd sets the ends of a hold from a status. The engine relies on the end in its latest
-// answer, even if a hint stated another one since. A hint may be old, so it can only shorten the
-// hold, and it makes the client renew at once. applyEnd reports whether an answer stated a new end;
-// the first answer of a claim with a longest hold does not count, because that hold begins with the
-// answer.
+// applyEnd sets the ends of a hold from a status. A hint of an end makes the client renew at once.
+// applyEnd reports whether an answer stated a new end; the first answer of a claim with a longest
+// hold does not count, because that hold begins with the answer.
 func (c *Client) applyEnd(cl *claim, s *Status, sent time.Duration, newer bool) (ends bool) {
 	var end claimEnd
 	if s.Asked != nil && s.Asked.Left != Forever {
@@ -136,39 +116,28 @@ func (c *Client) applyEnd(cl *claim, s *Status, sent time.Duration, newer bool) 
 		if at == fromHint {
 			at = c.clock()
 		}
-		end = claimEnd{at + s.Asked.Left - Margin(s.Asked.Left), s.Asked.Reason, s.Asked.EndsAt}
-		if end.why != Overdue && end.why != Revoked {
-			end.why = Stolen
+		why := s.Asked.Reason
+		if why != Overdue && why != Revoked {
+			why = Stolen
 		}
+		end = deadlines.After(at, s.Asked.Left, why, s.Asked.EndsAt)
 	}
-	switch {
-	case sent != fromHint && s.Change >= cl.answeredChange:
-		ends = end.why != NoReason && s.Change > cl.answeredChange && (cl.answeredChange > 0 || cl.want.MaxHold == 0)
-		cl.answeredEnd, cl.answeredChange = end, s.Change
-		if s.Change >= cl.status.Change {
-			cl.hintedEnd = claimEnd{}
-		}
-	case sent == fromHint && newer:
-		cl.hintedEnd = end
-		if end.why != NoReason || cl.answeredEnd.why != NoReason {
-			c.renewSoon = true
-			c.wakeWorker()
-		}
+	if sent != fromHint {
+		counts := cl.ends.Answered() || cl.want.MaxHold == 0
+		ends = cl.ends.Answer(s.Change, end, s.Change >= cl.status.Change) && counts
+	} else if newer && cl.ends.Hint(end) {
+		c.renewSoon = true
+		c.wakeWorker()
 	}
 	if most := cl.want.MaxHold; most > 0 && sent != fromHint {
-		// at is never after the engine's end. A later answer has less time left and so a smaller
-		// margin, which brings at closer to that end: the latest at counts.
-		left := most + cl.want.Grace - s.Age
-		if at := sent + left - Margin(left); cl.overdueEnd.why == NoReason || at > cl.overdueEnd.at {
-			cl.overdueEnd = claimEnd{at: at, why: Overdue}
-		}
+		cl.ends.Bound(sent, most+cl.want.Grace-s.Age, Overdue)
 		cl.needsAnswer = false
-	} else if most > 0 && cl.overdueEnd.why == NoReason {
+	} else if most > 0 && !cl.ends.Bounded() {
 		cl.needsAnswer = true
 	}
-	if end := cl.end(); end.why != NoReason {
+	if end := cl.ends.First(); end.Known() {
 		c.ends[cl] = struct{}{}
-		c.armTicker(end.at)
+		c.armTicker(end.At)
 	} else if len(c.ends) > 0 {
 		delete(c.ends, cl)
 	}
@@ -262,11 +231,11 @@ func lost(cl *claim, why Reason, text string) *Error {
 // engine, which keeps the claim held for the margin, and then ends it for the same reason.
 func (c *Client) lapseClaim(cl *claim, end claimEnd) {
 	text := ""
-	if asked := cl.status.Asked; asked != nil && asked.Reason == end.why {
+	if asked := cl.status.Asked; asked != nil && asked.Reason == end.Why {
 		text = asked.String()
 	}
-	cl.lapse = Lapse{ID: cl.id, Reason: end.why, EndsAt: end.endsAt}
-	c.endClaim(cl, lost(cl, end.why, text), true)
+	cl.lapse = Lapse{ID: cl.id, Reason: end.Why, EndsAt: end.EndsAt}
+	c.endClaim(cl, lost(cl, end.Why, text), true)
 }
 
 // endRequest returns the Ending with which the client ends cl, which is over here, at the engine.

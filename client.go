@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/deadlines"
 )
 
 // A Client takes locks of any [Engine] for a program. It has one session, which its first use
@@ -54,16 +56,12 @@ type Client struct {
 	closed     bool
 	running    bool // the goroutine has begun
 
-	alive          bool          // there is a lease whose deadline has not passed
-	ttl            time.Duration // as the last lease stated it
-	sentAt         time.Duration // when the latest successful Attach or Renew was sent
+	lease          deadlines.Session
 	endsAt         time.Duration // the end of the session as the last lease stated it, in engine time
-	lapsedAt       time.Duration // when the client noticed that the deadline had passed
 	ranAt          time.Duration // when this process last ran, as far as the client knows
 	failures       int           // failed renewals since that success
 	failure        error         // the latest of them
 	renewing       bool          // a Renew is in flight
-	renewAt        time.Duration
 	renewSoon      bool          // renew as soon as possible
 	ackRenewals    int           // renewals that are still needed to acknowledge an end
 	retryAt        time.Duration // no renewal starts earlier

@@ -164,14 +164,14 @@ func (h *Hold) Remaining() time.Duration {
 	if h.state != handleLive {
 		return 0
 	}
-	end := cl.end()
-	if c.ttl > 0 {
-		end = end.sooner(claimEnd{at: c.deadline(), why: Unreachable})
+	end := cl.ends.First()
+	if c.lease.TTL > 0 {
+		end = end.Sooner(claimEnd{At: c.lease.Deadline(), Why: Unreachable})
 	}
-	if end.why == NoReason {
+	if !end.Known() {
 		return Forever
 	}
-	return max(end.at-c.clock(), 0)
+	return max(end.At-c.clock(), 0)
 }
 
 // YieldAsked returns a channel that is closed when the holder is asked to yield; [Hold.Asked]
@@ -198,8 +198,8 @@ func (h *Hold) Asked() *Asked {
 		return nil
 	}
 	asked := *cl.status.Asked
-	if end := cl.answeredEnd.sooner(cl.hintedEnd); end.why != NoReason {
-		asked.Left = max(end.at-cl.client.clock(), 0)
+	if end := cl.ends.Stated(); end.Known() {
+		asked.Left = max(end.At-cl.client.clock(), 0)
 	}
 	return &asked
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/internal/deadlines"
 )
 
 // tick is the longest time between two checks of deadlines. A timer set for the deadline itself
@@ -14,8 +16,8 @@ const tick = time.Second
 // watchDeadline arms the ticker for the deadline of the session, unless it is armed: a renewal only
 // moves that deadline later.
 func (c *Client) watchDeadline() {
-	if c.ttl > 0 && !c.armed {
-		c.armTicker(c.deadline())
+	if c.lease.TTL > 0 && !c.armed {
+		c.armTicker(c.lease.Deadline())
 	}
 }
 
@@ -52,19 +54,20 @@ func (c *Client) onTick() {
 	c.expireSession(now)
 	next := now + tick
 	for cl := range c.ends {
-		if end := cl.end(); now >= end.at {
+		if end := cl.ends.First(); end.Passed(now) {
 			c.lapseClaim(cl, end)
 		} else {
-			next = min(next, end.at)
+			next = min(next, end.At)
 		}
 	}
-	if c.ttl > 0 && c.alive {
-		next = min(next, c.deadline())
-		if now >= c.renewAt {
+	leased := c.lease.TTL > 0 && c.lease.Alive
+	if leased {
+		next = min(next, c.lease.Deadline())
+		if now >= c.lease.RenewAt {
 			c.wakeWorker() // its own timer stood still
 		}
 	}
-	if len(c.ends) > 0 || c.ttl > 0 && c.alive && len(c.claims) > 0 {
+	if len(c.ends) > 0 || leased && len(c.claims) > 0 {
 		c.armTicker(next)
 	}
 }
@@ -77,29 +80,20 @@ func (c *Client) onTick() {
 //
 // It covers clocks whose rates differ by at most driftBound. Every client of an engine, and every
 // engine that has to know when a client stops, counts by it.
-func Margin(d time.Duration) time.Duration { return d/100 + 10*time.Millisecond }
-
-// deadline returns the moment from which all holds of the session are lost (R12):
-//
-//	deadline = sentAt + ttl - Margin(ttl)
-//
-// The engine ends the session no earlier than receivedAt + ttl, and receivedAt is not before
-// sentAt.
-func (c *Client) deadline() time.Duration { return c.sentAt + c.ttl - Margin(c.ttl) }
+func Margin(d time.Duration) time.Duration { return deadlines.Margin(d) }
 
 // expireSession ends all claims if the session's deadline has passed. Callers call it before they
 // move the deadline, so that a lost hold stays lost.
 func (c *Client) expireSession(now time.Duration) {
 	suspended := now-c.ranAt > 2*tick
 	c.ranAt = now
-	if c.ttl == 0 || !c.alive || now < c.deadline() {
+	if !c.lease.Expire(now) {
 		return
 	}
 	why, cause := Unreachable, c.failure
 	if suspended || c.failures == 0 && !c.renewing {
 		why, cause = Suspended, nil // no renewal failed: this process did not run
 	}
-	c.alive, c.lapsedAt = false, now
 	c.key.Store(nil)
 	for _, cl := range c.claims {
 		if cl.phase != asking {
@@ -127,12 +121,12 @@ func (c *Client) noteFailure(err error) {
 
 // expireClaim ends cl if one of its deadlines has passed. Every use of a hold begins with it.
 func (c *Client) expireClaim(cl *claim) {
-	if c.ttl == 0 && len(c.ends) == 0 {
+	if c.lease.TTL == 0 && len(c.ends) == 0 {
 		return
 	}
 	now := c.clock()
 	c.expireSession(now)
-	if end := cl.end(); end.why != NoReason && now >= end.at && cl.phase == granted {
+	if end := cl.ends.First(); end.Passed(now) && cl.phase == granted {
 		c.lapseClaim(cl, end)
 	}
 }
@@ -182,16 +176,16 @@ func (c *Client) nextJob() (renew bool, unfinished *claim, wait time.Duration) {
 	defer c.unlock()
 	now := c.clock()
 	c.expireSession(now)
-	if !c.alive && c.ttl > 0 && now > c.lapsedAt+2*c.ttl {
-		clear(c.unfinished) // the engine has ended the session
+	if c.lease.EngineEnded(now) {
+		clear(c.unfinished)
 	}
 	next := Forever
 	attached := c.key.Load() != nil
 	switch {
 	case attached && c.renewSoon:
 		next = c.retryAt
-	case attached && c.ttl > 0:
-		next = max(c.renewAt, c.retryAt)
+	case attached && c.lease.TTL > 0:
+		next = max(c.lease.RenewAt, c.retryAt)
 	case !attached && len(c.claims)+len(c.unfinished) > 0:
 		next = c.retryAt
 	}
@@ -282,11 +276,7 @@ func (c *Client) endDeniedWaits(err error) {
 
 // retryPause returns the pause after that many failures. It is short compared with the TTL.
 func (c *Client) retryPause(failures int) time.Duration {
-	d := backoff(failures)
-	if c.session.TTL > 0 {
-		d = min(d, c.session.TTL/6)
-	}
-	return d
+	return deadlines.RetryPause(c.session.TTL, backoff(failures))
 }
 
 // finishClaim completes the work on a claim that a caller left unfinished. It first repeats a want

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/deadlines"
 	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 )
 
@@ -115,10 +116,7 @@ type lifeWithValues struct {
 func (l *lifeWithValues) Value(key any) any { return l.values.Value(key) }
 
 func (c *Client) roundTrip() time.Duration {
-	if c.session.TTL == 0 {
-		return callBound
-	}
-	return min(callBound, c.session.TTL/3)
+	return deadlines.RoundTrip(c.session.TTL, callBound)
 }
 
 // unavailable returns the error of a call without an answer. It is never ErrNotAcquired.
@@ -318,7 +316,8 @@ func (c *Client) reconcile(ctx context.Context, named []uint64, listed []Status)
 		case granted:
 			c.endClaim(cl, lost(cl, EngineRestarted, ""), false)
 		case inLine:
-			cl.resend, cl.known, cl.answeredChange = true, false, 0 // the engine counts its changes from the start
+			cl.resend, cl.known = true, false
+			cl.ends.Recount()
 			c.unfinished[id] = cl
 			c.wakeWorker()
 		}
@@ -333,13 +332,11 @@ func (c *Client) reconcile(ctx context.Context, named []uint64, listed []Status)
 
 // applyLease applies a lease whose request left this client at sent.
 func (c *Client) applyLease(lease Lease, sent time.Duration) {
-	c.alive, c.failures, c.failure, c.retries = true, 0, nil, 0
-	c.ttl = lease.TTL
-	c.sentAt, c.endsAt = max(c.sentAt, sent), lease.EndsAt
+	c.failures, c.failure, c.retries = 0, nil, 0
+	c.lease.Extend(sent, lease.TTL, rand.N[time.Duration])
+	c.endsAt = lease.EndsAt
 	c.ackRenewals = max(c.ackRenewals-1, 0)
-	if c.ttl > 0 {
-		third := c.ttl / 3
-		c.renewAt = sent + third - rand.N(third/10) // never later than a third
+	if c.lease.TTL > 0 {
 		c.wakeWorker()
 	}
 	for i := range lease.Claims {
@@ -401,7 +398,7 @@ func (c *Client) find(ref Ref) *claim {
 // notify applies hints of the engine. Without statuses it reports that some hints may be missing.
 func (c *Client) notify(statuses []Status) {
 	c.mu.Lock()
-	if len(statuses) == 0 && c.ttl > 0 && c.alive {
+	if len(statuses) == 0 && c.lease.TTL > 0 && c.lease.Alive {
 		c.renewSoon = true
 		c.wakeWorker()
 	}
@@ -409,7 +406,8 @@ func (c *Client) notify(statuses []Status) {
 		s := &statuses[i]
 		if cl := c.find(s.Ref); cl == nil {
 			c.endUnknown(s)
-		} else if c.ttl == 0 || c.alive { // without a lease a hint has no effect: the next Attach reports the state
+		} else if c.lease.TTL == 0 || c.lease.Alive {
+			// Without a lease a hint has no effect: the next Attach reports the state.
 			c.applyStatus(cl, s, fromHint)
 		}
 	}

@@ -145,8 +145,8 @@ var mutants = []mutant{
 	},
 	{
 		"a holder counts its lease from the answer, not from the question", "session.go",
-		`c.sentAt, c.endsAt = max(c.sentAt, sent), lease.EndsAt`,
-		`c.sentAt, c.endsAt = max(c.sentAt, c.clock()), lease.EndsAt`,
+		`c.lease.Extend(sent, lease.TTL,`,
+		`c.lease.Extend(c.clock(), lease.TTL,`,
 		". TestDeadlineCountsFromSending",
 	},
 	{
@@ -176,7 +176,7 @@ var mutants = []mutant{
 	{
 		"what was lost comes back with a late attach", "session.go",
 		`c.expireSession(c.clock()) // a hold that was lost meanwhile stays lost`,
-		`c.alive = true`,
+		`c.lease.Alive = true`,
 		". TestAttachRevivesNothing",
 	},
 	{

@@ -14,7 +14,7 @@ import (
 // Engines never import each other. Only engine/all knows them all.
 var house = []room{
 	// package            of this module                      of others
-	{".", "internal/roundtrip", "golang.org/x/sys"},
+	{".", "internal/roundtrip internal/deadlines", "golang.org/x/sys"},
 	{"table", ".", ""},
 	{"internal/keeper", ". table internal/watching internal/attached", "golang.org/x/sys"},
 	{"history", ".", "github.com/anishathalye/porcupine"},
@@ -92,6 +92,7 @@ var house = []room{
 	{"internal/record", ". table", ""},                                // commands and snapshots as bytes
 	{"internal/rows", ". table", ""},                                  // records as columns of a database
 	{"internal/attached", ".", ""},                                    // sessions that are attached through a process
+	{"internal/deadlines", "", ""},                                    // when a client renews, and when its holds are over
 	{"internal/roundtrip", "", ""},                                    // the context of one call of an engine
 	{"internal/calls", ".", ""},                                       // calls that share a commit
 	{"internal/migrations", "", "github.com/pressly/goose/v3"},        // brings tables of databases up to date
