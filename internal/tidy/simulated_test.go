@@ -51,7 +51,7 @@ func TestSimulationLinksNoSurroundings(t *testing.T) {
 	seen := map[string]map[string]string{}
 	linked(tree, simulated, true, seen)
 	for _, part := range []string{simulated, "engine/quorumlock/internal/voters", "table", ".", "history",
-		"internal/record"} {
+		"internal/record", "internal/deadlines"} {
 		if seen[part] == nil {
 			t.Errorf("the simulation does not link %s: this test looks in the wrong place", part)
 		}

@@ -10,12 +10,13 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/history"
+	"github.com/lockkeeper/lockkeeper/internal/deadlines"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
 // A client has one session and one claim at a time. It does what a lockkeeper.Client does: it repeats
 // calls whose outcome is unknown, at any machine; renews; and counts its holds as lost at its own
-// deadline. It records what it observes.
+// deadline. It counts by the code of that client, package deadlines. It records what it observes.
 //
 //	attach ─> ask ─> [wait] ─> hold ─> release ─> ask ...
 //	   ^        any of them: deadline passed, session ended, client gone      │
@@ -28,7 +29,7 @@ type client struct {
 	at            int // number of the machine that it asks next
 	key           lockkeeper.Key
 	ttl           time.Duration
-	sentAt        time.Duration // own clock, when the last answered attach or renewal was sent
+	lease         deadlines.Session
 	claim         *simClaim
 	claims        int
 	granted       int
@@ -45,17 +46,9 @@ type simClaim struct {
 	held   bool
 	fence  uint64
 	cancel bool
-	lapsed bool     // the history has its end
-	change uint64   // of the latest status
-	yields claimEnd // as the latest answer states it
-	most   claimEnd // of its longest hold
-}
-
-// A claimEnd is an end of a hold before that of its session; without a reason there is none.
-type claimEnd struct {
-	at     time.Duration // own clock
-	why    lockkeeper.Reason
-	endsAt time.Duration // engine time
+	lapsed bool   // the history has its end
+	change uint64 // of the latest status
+	ends   deadlines.Ends[lockkeeper.Reason]
 }
 
 func newClient(w *world, number int) *client {
@@ -71,6 +64,9 @@ func (c *client) between(least, most time.Duration) time.Duration {
 }
 
 func (c *client) chance(p float64) bool { return c.random.Float64() < p }
+
+// upTo returns a random duration below d.
+func (c *client) upTo(d time.Duration) time.Duration { return time.Duration(c.random.Int64N(int64(d))) }
 
 // later does something of this session after d.
 func (c *client) later(d time.Duration, do func()) {
@@ -89,7 +85,8 @@ func (c *client) call(cmd func() table.Command, done func(a Answer, sent time.Du
 	sent, answered, life := c.clock.read(), false, c.life
 	again := func() {
 		c.at = c.random.IntN(len(c.machines))
-		c.later(c.between(10*time.Millisecond, 200*time.Millisecond), func() { c.call(cmd, done) })
+		pause := deadlines.RetryPause(c.ttl, c.between(10*time.Millisecond, time.Second))
+		c.later(pause, func() { c.call(cmd, done) })
 	}
 	var id CallID
 	command := cmd()
@@ -114,7 +111,7 @@ func (c *client) call(cmd func() table.Command, done func(a Answer, sent time.Du
 			})
 		}
 	})
-	c.later(c.between(callTimeout/4, callTimeout*3/2), func() {
+	c.later(deadlines.RoundTrip(c.ttl, c.between(callTimeout/4, callTimeout*2)), func() {
 		if !answered {
 			answered = true
 			c.saw("client timed out")
@@ -146,7 +143,7 @@ func (c *client) begin() {
 	c.key = lockkeeper.Key{Session: fmt.Sprintf("%s-%d", c.name, c.life)}
 	c.holdsFor = c.between(0, 2*time.Second)
 	c.ttl = cmp.Or(c.profile.ttl, c.between(2*time.Second, 6*time.Second))
-	c.claim = nil
+	c.claim, c.lease = nil, deadlines.Session{}
 	c.attach(0)
 }
 
@@ -161,7 +158,8 @@ func (c *client) attach(epoch uint64) {
 		case a.Err != nil:
 			c.faultf("%s can't attach: %v", c.name, a.Err)
 		default:
-			c.key, c.sentAt = a.Reply.Lease.Key, sent
+			c.key = a.Reply.Lease.Key
+			c.lease.Extend(sent, a.Reply.Lease.TTL, c.upTo)
 			c.renewLater()
 			c.watchDeadline()
 			c.askLater()
@@ -170,14 +168,15 @@ func (c *client) attach(epoch uint64) {
 }
 
 func (c *client) renewLater() {
-	c.later(c.clock.until(c.clock.read()+c.ttl/3), func() {
+	c.later(c.clock.until(c.lease.RenewAt), func() {
 		c.call(func() table.Command { return table.Command{Op: table.Renew, Key: c.key} },
 			func(a Answer, sent time.Duration) {
 				if a.Err != nil {
 					c.lose("session ended")
 					return
 				}
-				c.sentAt, c.key.Acked = sent, a.Reply.Lease.Number
+				c.lease.Extend(sent, a.Reply.Lease.TTL, c.upTo)
+				c.key.Acked = a.Reply.Lease.Number
 				c.renewLater()
 				for _, st := range a.Reply.Lease.Claims {
 					c.look(st, sent)
@@ -186,17 +185,22 @@ func (c *client) renewLater() {
 	})
 }
 
-func (c *client) deadline() time.Duration { return c.sentAt + c.ttl - lockkeeper.Margin(c.ttl) }
-
 // watchDeadline counts the session as over at the client's own deadline.
 func (c *client) watchDeadline() {
-	c.later(c.clock.until(c.deadline()), func() {
-		if c.clock.read() >= c.deadline() {
-			c.lose("deadline")
-			return
+	c.later(c.clock.until(c.lease.Deadline()), func() {
+		if !c.expire() {
+			c.watchDeadline()
 		}
-		c.watchDeadline()
 	})
+}
+
+// expire loses the session if its deadline has passed, and reports whether it has lost it.
+func (c *client) expire() bool {
+	expired := c.lease.Expire(c.clock.read())
+	if expired {
+		c.lose("deadline")
+	}
+	return expired
 }
 
 // lose ends the session, and begins a new one.
@@ -347,56 +351,44 @@ func (c *client) look(st lockkeeper.Status, sent time.Duration) {
 	}
 }
 
-// countEnds counts the ends of a hold by the client's own clock, as lockkeeper.Client does: the latest
-// answer says when it has to yield, and its longest hold begins with the grant.
+// countEnds counts the ends of a hold by the client's own clock, as lockkeeper.Client does.
 func (c *client) countEnds(mine *simClaim, st *lockkeeper.Status, sent time.Duration) {
-	mine.yields = claimEnd{}
+	var yields deadlines.End[lockkeeper.Reason]
 	if a := st.Asked; a != nil {
 		c.saw("asked to yield: " + a.Reason.String())
 		if a.Left != lockkeeper.Forever {
-			mine.yields = claimEnd{sent + a.Left - lockkeeper.Margin(a.Left), a.Reason, a.EndsAt}
-			c.watchEnd(mine, mine.yields.at)
+			yields = deadlines.After(sent, a.Left, a.Reason, a.EndsAt)
 		}
 		if c.chance(0.5) {
 			c.later(c.between(0, time.Second), func() { c.release(mine) })
 		}
 	}
+	mine.ends.Answer(st.Change, yields, true)
 	if most := mine.want.MaxHold; most > 0 {
-		left := most + mine.want.Grace - st.Age
-		if at := sent + left - lockkeeper.Margin(left); mine.most.why == 0 || at > mine.most.at {
-			mine.most = claimEnd{at: at, why: lockkeeper.Overdue}
-			c.watchEnd(mine, at)
-		}
+		mine.ends.Bound(sent, most+mine.want.Grace-st.Age, lockkeeper.Overdue)
 	}
-}
-
-// watchEnd counts the hold as lost when one of its ends has passed.
-func (c *client) watchEnd(mine *simClaim, at time.Duration) {
-	c.later(c.clock.until(at), func() { c.lapse(mine) })
+	if end := mine.ends.First(); end.Known() {
+		c.later(c.clock.until(end.At), func() { c.lapse(mine) })
+	}
 }
 
 // lapse ends a hold whose own end has passed, and says so to the engine. It reports whether it has
 // passed.
 func (c *client) lapse(mine *simClaim) bool {
-	if mine != c.claim || mine.cancel {
+	end := mine.ends.First()
+	if mine != c.claim || mine.cancel || !end.Passed(c.clock.read()) {
 		return false
 	}
-	for _, end := range []claimEnd{mine.yields, mine.most} {
-		if end.why == 0 || c.clock.read() < end.at {
-			continue
-		}
-		c.saw("lapsed: " + end.why.String())
-		mine.cancel, mine.lapsed = true, true
-		e := history.Event{Kind: history.Lost, Claim: mine.name, Reason: end.why}
-		if !mine.held { // the answer came too late to use the hold
-			e = history.Event{Kind: history.Unknown, Claim: mine.name}
-		}
-		c.record(e)
-		l := lockkeeper.Lapse{ID: mine.id, Reason: end.why, EndsAt: end.endsAt}
-		c.end(lockkeeper.Ending{Kind: lockkeeper.Lapsed, Lapse: l}, func() {})
-		return true
+	c.saw("lapsed: " + end.Why.String())
+	mine.cancel, mine.lapsed = true, true
+	e := history.Event{Kind: history.Lost, Claim: mine.name, Reason: end.Why}
+	if !mine.held { // the answer came too late to use the hold
+		e = history.Event{Kind: history.Unknown, Claim: mine.name}
 	}
-	return false
+	c.record(e)
+	l := lockkeeper.Lapse{ID: mine.id, Reason: end.Why, EndsAt: end.EndsAt}
+	c.end(lockkeeper.Ending{Kind: lockkeeper.Lapsed, Lapse: l}, func() {})
+	return true
 }
 
 func (c *client) end(e lockkeeper.Ending, done func()) {

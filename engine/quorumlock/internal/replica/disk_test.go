@@ -12,8 +12,9 @@ import (
 
 const usualSync = 20 * time.Millisecond // at most
 
-// A disk keeps writes in order. A write is durable when it is synced. Power loss takes writes that
-// are not durable: some last ones of them, or none.
+// A disk keeps writes in order. A write is durable when it is synced. The end of the process takes
+// writes that are not durable: some last ones of them, or none, also a part of what one sync was about
+// to make durable.
 type disk struct {
 	*machine
 	state    State
@@ -162,14 +163,15 @@ func (d *disk) keep(number uint64) {
 	d.take(n)
 }
 
-// crash ends the process that writes. Without power loss, the kernel still has what was written.
-func (d *disk) crash(power bool) {
-	kept := len(d.unsynced)
-	if power {
-		kept = d.random.IntN(kept + 1)
-		if kept < len(d.unsynced) {
-			d.saw("writes lost")
-		}
+// crash ends the process that writes.
+func (d *disk) crash() {
+	kept := d.random.IntN(len(d.unsynced) + 1)
+	switch {
+	case kept == len(d.unsynced):
+	case kept == 0:
+		d.saw("writes lost")
+	default:
+		d.saw("batch torn")
 	}
 	d.take(kept)
 	d.unsynced, d.syncing = nil, false

@@ -78,4 +78,23 @@
 // A node that receives nothing from a leader for an election timeout has no contact
 // ([Status.Contact]): its sessions may learn that no lease can be renewed now. Nothing is lost if the
 // contact returns before their deadlines.
+//
+// # Simulation
+//
+// The tests of this package run whole clusters and their clients in one goroutine, in virtual time,
+// from a seed. They run the product's code for all decisions, and fake what surrounds it:
+//
+//	the product's own                                    fake
+//	Replica, raft.RawNode, the forms of its messages     network: delays, loss, copies, order, cuts
+//	package table, package record                        boot clocks: drift, jumps, stops
+//	package voters: who votes, who leads                 processes: crashes, pauses, other programs
+//	package deadlines, by which lockkeeper.Client        disks: lost and torn batches, full, slow, lost;
+//	counts its leases                                    in some worlds package storage is the disk
+//
+// Package history judges what clients observe, and the tables of all nodes are compared after every
+// command. Then the world becomes whole, and every client must be served. A failure replays from its
+// seed and is shrunk to the faults that it takes.
+//
+// SQLite, sockets, the goroutines of package node and those of lockkeeper.Client are not simulated:
+// their own tests use real processes and testing/synctest.
 package replica

@@ -41,9 +41,12 @@ func found(t testing.TB, ids ...uint64) State {
 	return s
 }
 
+const loneCallTimeout = 2 * time.Second // two election timeouts
+
 func loneConfig(incarnation uint64) Config {
 	c := (&machine{world: &world{}}).config()
 	c.ID, c.Incarnation, c.Applied, c.Changed = 1, incarnation, nil, nil
+	c.CallTimeout = loneCallTimeout
 	return c
 }
 
@@ -220,7 +223,7 @@ func TestCallWithoutALeaderIsAnsweredAtItsDeadline(t *testing.T) {
 	l.state = State{} // a node outside every cluster
 	l.start(2)
 	call, read := l.call(attach("s")), l.Read(l.clock)
-	l.ticks(int(callTimeout/tick) - 1)
+	l.ticks(int(loneCallTimeout/tick) - 1)
 	if len(l.answers) > 0 {
 		t.Fatalf("answered before the deadline: %v", l.answers)
 	}

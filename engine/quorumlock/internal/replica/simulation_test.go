@@ -75,8 +75,8 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	for _, rare := range []string{
-		"batch with several calls", "leader changed", "leadership transferred", "writes lost", "disk lost", "disk full",
-		"snapshot installed", "hash stated", "voters: promote", "voters: remove", "read", "unavailable: unknown",
+		"batch with several calls", "leader changed", "leadership transferred", "writes lost", "batch torn", "disk lost",
+		"disk full", "snapshot installed", "hash stated", "voters: promote", "voters: remove", "read", "unavailable: unknown",
 		"unavailable: no leader", "session lost: deadline", "session lost: session ended", "message to a former id",
 		"cut one way", "disk failed", "node turned off", "clock slow", "asked to yield: stolen", "lapsed: overdue",
 		"setting changed", "setting: lost the comparison",

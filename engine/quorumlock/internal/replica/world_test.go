@@ -50,7 +50,7 @@ type profile struct {
 
 const (
 	tick        = 100 * time.Millisecond
-	callTimeout = 2 * time.Second
+	callTimeout = time.Second
 )
 
 func newWorld(t *testing.T, p profile, seed uint64) *world {
@@ -290,8 +290,7 @@ func (m *machine) deliver(a Answer) {
 	answered(a)
 }
 
-// crash ends the process. A machine that loses power also loses its boot clock, and writes that are
-// not durable.
+// crash ends the process. A machine that loses power also loses its boot clock.
 func (m *machine) crash(power bool) {
 	if m.replica == nil {
 		return
@@ -300,7 +299,7 @@ func (m *machine) crash(power bool) {
 	m.saw("crash")
 	m.life++
 	m.replica, m.paused = nil, 0
-	m.disk.crash(power)
+	m.disk.crash()
 	if power {
 		m.clock.restart()
 	}
