@@ -146,6 +146,26 @@ func (p *Pass) May(v Verb, at lockkeeper.Path) error {
 	return nil
 }
 
+// Reach returns the paths at which the identity may do v, each with everything below it, sorted.
+// "*" stands for all paths; an empty list for none, also of a pass that is withdrawn. It is for
+// display: only May decides.
+func (p *Pass) Reach(v Verb) []string {
+	r, err := p.admission.current()
+	if err != nil {
+		return []string{}
+	}
+	at := r.at[v]
+	if r.open || at.all {
+		return []string{"*"}
+	}
+	paths := make([]string, 0, len(at.below))
+	for path := range at.below {
+		paths = append(paths, string(path))
+	}
+	slices.Sort(paths)
+	return paths
+}
+
 // Drain calls Gate.Drain if a rule allows that to this identity, and returns an ErrDenied
 // otherwise. began is false if the gate was draining already.
 func (p *Pass) Drain(reason string) (began bool, err error) {
