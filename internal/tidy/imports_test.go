@@ -72,8 +72,9 @@ var house = []room{
 	{"internal/serve/control", ".", ""}, // operators on the machine of a server
 	{"internal/gctune", "", ""},         // the garbage collector of a server
 	{"internal/serve/server", ". internal/attached internal/serve/wire internal/serve/access internal/serve/limits", ""},
-	{"internal/serve/httpapi", ". internal/serve/access internal/serve/limits grab internal/duration internal/listing " +
-		"internal/solo", ""},
+	{"internal/serve/httpapi", ". internal/serve/access internal/serve/limits internal/serve/page grab " +
+		"internal/duration internal/listing internal/solo", ""},
+	{"internal/serve/page", ".", ""}, // the files of the page, and browsers that logged in
 	{"internal/serve/observe", ". internal/serve/access", "github.com/prometheus/client_golang"},
 	{"tracing", ".", "go.opentelemetry.io/otel"},
 	{"internal/otlp", ". tracing", "go.opentelemetry.io/otel go.opentelemetry.io/proto google.golang.org/protobuf"},

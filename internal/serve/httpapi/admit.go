@@ -85,8 +85,10 @@ func isOwnName(host string) bool {
 	return host != "" && !strings.Contains(host, ".") || err == nil && strings.EqualFold(host, own)
 }
 
-// admit authenticates the client that sent r, or returns a 401.
-func (a *API) admit(r *http.Request) (*access.Pass, error) {
+// admit authenticates the client that sent c, or returns a 401. A token of its own counts before the
+// session of a browser, and that before a certificate.
+func (a *API) admit(c *call) (*access.Pass, error) {
+	r := c.r
 	shown := access.Credentials{From: r.RemoteAddr}
 	if lines := r.Header.Values("Authorization"); len(lines) > 0 {
 		scheme, token, _ := strings.Cut(lines[0], " ")
@@ -101,6 +103,11 @@ func (a *API) admit(r *http.Request) (*access.Pass, error) {
 					`Bearer error="invalid_request"`)
 		}
 		shown.Token = token
+	} else if browser := a.browsers.Of(r); browser != nil {
+		if !browser.Permits(r) {
+			return nil, errForged()
+		}
+		c.browser, shown.Token = browser, browser.Token()
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		shown.Certificate = r.TLS.PeerCertificates[0]

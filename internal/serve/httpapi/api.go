@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/page"
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
@@ -52,6 +53,7 @@ type API struct {
 	routes   []served
 	origin   *http.CrossOriginProtection
 	sessions *solo.Cache
+	browsers *page.Sessions // of browsers that logged in
 	feed     *feed
 	began    time.Time
 
@@ -74,8 +76,9 @@ type call struct {
 	r        *http.Request
 	pass     *access.Pass
 	own      lockkeeper.Engine
-	received time.Time // durations in the answer count from here (R12)
-	answered bool      // the header is written
+	browser  *page.Session // that the request belongs to; nil: none
+	received time.Time     // durations in the answer count from here (R12)
+	answered bool          // the header is written
 }
 
 // engine returns the gate's engine with the rights of the caller.
@@ -86,7 +89,7 @@ func (c *call) engine() lockkeeper.Engine { return c.own }
 func New(g *access.Gate, o Options) *API {
 	a := &API{
 		gate: g, options: o, logger: o.Logger, origin: http.NewCrossOriginProtection(), began: time.Now(),
-		sessions: solo.NewCache(), stopping: make(chan struct{}),
+		sessions: solo.NewCache(), browsers: page.NewSessions(), stopping: make(chan struct{}),
 	}
 	a.stop = sync.OnceFunc(func() {
 		close(a.stopping)
@@ -96,7 +99,7 @@ func New(g *access.Gate, o Options) *API {
 		a.logger = slog.New(slog.DiscardHandler)
 	}
 	a.feed = newFeed(g)
-	for _, r := range allRoutes() {
+	for _, r := range slices.Concat(allRoutes(), browserRoutes) {
 		a.routes = append(a.routes, serve(r))
 	}
 	a.add(o.Open, true)
@@ -113,7 +116,7 @@ func (a *API) add(handlers map[string]http.Handler, open bool) {
 	}
 }
 
-// allRoutes returns the table of routes.
+// allRoutes returns the table of routes, without those that only the page uses.
 func allRoutes() []route {
 	return slices.Concat(claimRoutes, operatorRoutes, eventRoutes, grabRoutes, terraformRoutes, documentRoutes,
 		frontRoutes)
@@ -171,7 +174,7 @@ func (a *API) serve(c *call) error {
 		return err
 	}
 	if !found.open {
-		if c.pass, err = a.admit(c.r); err != nil {
+		if c.pass, err = a.admit(c); err != nil {
 			return err
 		}
 		if err := c.attribute(); err != nil {
@@ -225,7 +228,9 @@ func serve(r route) served {
 }
 
 // openRoutes reveal nothing about locks, so they need no credentials.
-var openRoutes = map[string]bool{"GET /openapi.json": true, "GET /": true}
+var openRoutes = map[string]bool{
+	"GET /openapi.json": true, "GET /": true, "GET /page/{file}": true, "POST /page/session": true,
+}
 
 // matches reports whether the segments of a URL are those of s, and gives r their values.
 func (s *served) matches(segments []string, r *http.Request) bool {

@@ -161,7 +161,7 @@ func (s *stream) run() error {
 		}
 		for i := range events {
 			s.mark.number++
-			if st, shown := s.pass.Shows(events[i].Status); shown && s.query.Selects(&st) {
+			if st, shown := s.pass.Shows(events[i].aged()); shown && s.query.Selects(&st) {
 				s.append("change", s.mark.String(), &st)
 			}
 		}
@@ -183,6 +183,8 @@ func (s *stream) run() error {
 			return nil
 		case <-s.pass.Done():
 			return credentialsWithdrawn()
+		case <-s.browser.Done():
+			return errLoggedOut()
 		case <-s.r.Context().Done():
 			return errGone
 		}

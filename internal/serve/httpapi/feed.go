@@ -43,7 +43,28 @@ type feed struct {
 // An event is one change.
 type event struct {
 	lockkeeper.Status
-	bytes int // estimated
+	bytes int       // estimated
+	at    time.Time // when the feed received it
+}
+
+// aged returns the status as of now: its durations count on while it is kept for a client that
+// resumes.
+func (e *event) aged() lockkeeper.Status {
+	st, kept := e.Status, time.Since(e.at)
+	st.Age += kept
+	left := func(d time.Duration) time.Duration {
+		if d == lockkeeper.Forever {
+			return d
+		}
+		return max(d-kept, 0)
+	}
+	st.Left = left(st.Left)
+	if st.Asked != nil {
+		asked := *st.Asked
+		asked.Left = left(asked.Left)
+		st.Asked = &asked
+	}
+	return st
 }
 
 // A mark is a position in a feed: the number of the last event read.
@@ -213,7 +234,7 @@ func (f *feed) add(ctx context.Context, st lockkeeper.Status, old bool) {
 	if old {
 		return
 	}
-	ev := event{st, bytesOf(&st)}
+	ev := event{st, bytesOf(&st), time.Now()}
 	f.events = append(f.events, ev)
 	f.bytes += ev.bytes
 	drop := 0

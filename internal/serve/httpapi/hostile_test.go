@@ -128,7 +128,8 @@ var wrongRequests = []struct{ method, url, body, detail string }{
 		`as is the number 1: it must be text; path "..": the segment ".." is not allowed: write the path in full; ` +
 		`"for" is missing: give a duration, such as "30m"; DELETE ends the freeze earlier`},
 	{"DELETE", "/v1/freezes/..?x=1", "",
-		`unknown parameter "x": allowed are all; path "..": the segment ".." is not allowed: write the path in full`},
+		`unknown parameter "x": allowed are all, as, note, link; ` +
+			`path "..": the segment ".." is not allowed: write the path in full`},
 	{"POST", "/v1/drain?x=1", `{"reason":false}`,
 		`unknown parameter "x": none is allowed here; reason is false: it must be text`},
 	{"POST", "/v1/grab/..?shared=maybe&x=1", `{"as":5,"ttl":"zz"}`,

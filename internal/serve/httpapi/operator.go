@@ -303,10 +303,12 @@ func (c *call) freeze() error {
 	return c.writeClaim(http.StatusOK, now)
 }
 
-// thaw is DELETE /v1/freezes/{path...}.
+// thaw is DELETE /v1/freezes/{path...}. The engine keeps no label of a thaw; the audit log does.
 func (c *call) thaw() error {
 	var m mistakes
-	all := c.query(&m, "all").Get("all")
+	values := c.query(&m, "all", "as", "note", "link")
+	all, by := values.Get("all"), c.label(values.Get("as"), values.Get("note"), values.Get("link"))
+	m.add((&lockkeeper.Ending{Kind: lockkeeper.Revoke, Label: by}).Check())
 	if all != "" && all != "true" {
 		m.addf("all is %s: write all=true, or leave it out", quoted(all))
 	}
@@ -316,7 +318,7 @@ func (c *call) thaw() error {
 		return err
 	}
 	err = c.operate(lockkeeper.FeatureFreeze, func(ctx context.Context, k lockkeeper.Key) error {
-		return c.engine().End(ctx, k, lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: path})
+		return c.engine().End(ctx, k, lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: path, Label: by})
 	})
 	if errors.Is(err, lockkeeper.ErrNotHeld) {
 		return &refusal{problem: problem{
@@ -338,14 +340,22 @@ func (c *call) server() error {
 	if err := m.err(); err != nil {
 		return err
 	}
+	answer, err := c.describe()
+	if err != nil {
+		return err
+	}
+	return c.write(http.StatusOK, answer)
+}
+
+// describe returns the fields of GET /v1/server. With an error, those of Options.About are missing.
+func (c *call) describe() (map[string]any, error) {
 	answer := map[string]any{}
+	var failed error
 	if c.api.options.About != nil {
 		ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 		defer cancel()
 		about, err := c.api.options.About(ctx)
-		if err != nil {
-			return err
-		}
+		failed = err
 		for name, v := range about {
 			answer[name] = v
 		}
@@ -359,7 +369,7 @@ func (c *call) server() error {
 	if reason, yes := c.api.gate.Draining(); yes {
 		answer["draining"] = reason
 	}
-	return c.write(http.StatusOK, answer)
+	return answer, failed
 }
 
 // drain is POST /v1/drain. The server refuses new claims from then on.

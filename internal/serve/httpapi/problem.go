@@ -144,10 +144,15 @@ func (c *call) send(status int, media string, v any) error {
 // sendBytes answers with text. An error means that the client did not read it; without an error it
 // may not have read it either.
 func (c *call) sendBytes(status int, media string, text []byte) error {
+	return c.sendCached(status, media, text, "no-store")
+}
+
+// sendCached is sendBytes with a Cache-Control.
+func (c *call) sendCached(status int, media string, text []byte, caching string) error {
 	header := c.w.Header()
 	header.Set("Content-Type", media)
 	header.Set("Content-Length", strconv.Itoa(len(text)))
-	header.Set("Cache-Control", "no-store")
+	header.Set("Cache-Control", caching)
 	header.Set("X-Content-Type-Options", "nosniff")
 	to := http.NewResponseController(c.w)
 	_ = to.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only in tests

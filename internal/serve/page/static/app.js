@@ -1,0 +1,366 @@
+// Starts the page: session, stream, tree and panel, and the keys that work everywhere.
+
+import { Detail } from "./detail.js";
+import { el, fill, icon, icons, setText } from "./dom.js";
+import * as dialogs from "./dialogs.js";
+import * as server from "./server.js";
+import { now, Store } from "./store.js";
+import { Tree } from "./tree.js";
+import { clock, plural, visible } from "./words.js";
+
+const app = document.getElementById("app");
+const filters = [["", "All"], ["held", "Held"], ["waiting", "Waiting"], ["frozen", "Frozen"]];
+let running = null; // the page of one session
+
+/** Shows the page of a session, or the login without one. */
+function start(session) {
+  running?.stop();
+  running = session ? new Page(session) : null;
+  if (!session) showLogin();
+}
+
+function showLogin() {
+  document.title = "Log in · Lockkeeper";
+  fill(app, el("main", { class: "login" }, el("div", { class: "brand" }, icon(icons.lock), el("h1", {}, "Lockkeeper")),
+    el("p", { class: "muted" }, "This server shows its locks to those it knows."), dialogs.loginForm(start)));
+  app.querySelector("input").focus();
+}
+
+/** The page of one session. */
+class Page {
+  constructor(session) {
+    this.session = session;
+    this.store = new Store();
+    this.state = "connecting";
+    this.actions = {
+      revoke: (st) => dialogs.revoke(st), freeze: (path) => dialogs.freeze(path),
+      thaw: (path) => dialogs.thaw(path, this.store.freezes.get(path)),
+    };
+    this.tree = new Tree(this.store, {
+      choose: (row, enter) => this.choose(row, enter), act: (row, key) => this.act(row, key),
+    });
+    this.detail = new Detail(this.store, {
+      show: (what) => this.show(what, true), actions: this.actions, may: (verb, paths) => this.may(verb, paths),
+    });
+    this.scope = new URLSearchParams(location.hash.slice(1)).get("only") ?? "";
+    this.layout();
+    this.listen();
+    this.restore();
+    this.stream = server.follow(this.scope, {
+      event: (name, st) => {
+        this.store.event(name, st);
+        this.changed();
+      },
+      state: (state, text) => this.connection(state, text),
+    });
+    this.timer = setInterval(() => this.tick(), 1000);
+    this.changed();
+  }
+
+  layout() {
+    this.search = el("input", {
+      type: "search", placeholder: "Search paths, owners, notes", "aria-label": "Search paths, owners and notes",
+      "aria-keyshortcuts": "/", spellcheck: "false", autocomplete: "off", input: () => this.filter(),
+    });
+    this.chips = filters.map(([only, text], i) => el("button", {
+      type: "button", class: "chip", "aria-pressed": String(only === ""), "aria-keyshortcuts": String(i + 1),
+        click: () => this.only(only),
+    }, text));
+    this.pill = el("span", { class: "pill", role: "status" });
+    this.banner = el("div", { class: "banner", hidden: true });
+    this.foot = el("footer", { class: "foot" });
+    this.count = el("span", { class: "sr", role: "status" });
+    this.main = el("main", {}, el("section", { class: "list", "aria-label": "Locks" }, this.tree.element),
+      this.detail.element);
+    fill(app, el("header", { class: "top" },
+      el("div", { class: "brand" }, icon(icons.lock), el("h1", {}, "Lockkeeper"), this.pill),
+      el("div", { class: "find" }, el("label", { class: "search" }, icon(icons.search), this.search, el("kbd", {},
+        "/")),
+        el("div", { class: "chips", role: "group", "aria-label": "Show" }, this.chips)),
+      el("div", { class: "who" }, this.session.identity && el("bdi", { class: "identity" },
+        visible(this.session.identity)),
+        this.session.action && el("button", { type: "button", class: "quiet text", click: () => this.logout() },
+          "Log out"),
+        el("button", { type: "button", class: "quiet", "aria-label": "Dark or light", "aria-keyshortcuts": "d",
+          click: theme }, icon(icons.theme)),
+        el("button", { type: "button", class: "quiet text", "aria-label": "Keys and help", "aria-keyshortcuts": "?",
+          click: dialogs.help }, "?"))),
+    this.banner, this.main, this.foot, this.count);
+  }
+
+  listen() {
+    this.off = new AbortController();
+    const signal = this.off.signal;
+    document.addEventListener("keydown", (e) => this.key(e), { signal });
+    addEventListener("online", () => this.stream.retry(), { signal });
+    addEventListener("popstate", () => this.restore(), { signal });
+    document.addEventListener("visibilitychange", () => {
+      if (!document.hidden) this.stream.retry();
+    }, { signal });
+  }
+
+  stop() {
+    this.off.abort();
+    this.stream.stop();
+    clearInterval(this.timer);
+    clearTimeout(this.evidenceTimer);
+    document.querySelector("dialog")?.close();
+  }
+
+  may(verb, paths) {
+    const needs = verb === "freeze" ? "freeze" : "revoke";
+    const reach = this.session.may?.[verb] ?? [];
+    return (this.session.features ?? []).some((f) => f.includes(needs)) && paths.every((path) =>
+      reach.some((at) => at === "*" || path === at || path.startsWith(at + "/")));
+  }
+
+  // --- drawing
+
+  /** Draws once before the next frame, however many changes there are. */
+  changed() {
+    if (this.frame) return;
+    this.frame = setTimeout(() => {
+      this.frame = 0;
+      this.tree.draw();
+      this.detail.draw();
+      this.say();
+      this.wantEvidence();
+    }, document.hidden ? 1000 : 60);
+  }
+
+  tick() {
+    this.tree.tick();
+    if (!document.hidden && ++this.ticks % 2) this.detail.draw();
+    if (this.ticks % 30 === 0) this.refresh();
+    this.showState();
+  }
+
+  ticks = 0;
+
+  /** Shows how the stream is, and what the page leaves out. */
+  showState() {
+    const t = now();
+    this.pill.className = "pill " + this.state;
+    setText(this.pill, this.state === "live" ? "Live" : this.state === "cut" ? "Cut" : "Connecting");
+    const notes = [];
+    if (this.state === "cut") {
+      notes.push("The stream of changes is cut since " + clock(this.store.cutAt || t) +
+        ". You see the state of then. " +
+        "The page tries again and resumes." + (this.trouble ? " The server says: " + visible(this.trouble) : ""));
+    }
+    if (this.session.draining) notes.push("The server takes no new claims: " + visible(this.session.draining));
+    if (this.session.failed) notes.push("The engine did not answer: " + visible(this.session.failed));
+    if (this.store.truncated) {
+      notes.push("There are more claims than this page shows. Add #only=PATH to the address to see one path.");
+    }
+    if (this.scope) notes.push("Only " + visible(this.scope) +
+      ", above and below. Remove #only from the address to see everything.");
+    this.banner.hidden = notes.length === 0;
+    this.banner.classList.toggle("bad", this.state === "cut");
+    const text = notes.join(" · ");
+    if (this.said !== text) fill(this.banner, notes.map((n) => el("p", {}, n)));
+    this.said = text;
+    setText(this.foot, this.footText());
+  }
+
+  footText() {
+    const s = this.session;
+    const look = s.may?.look ?? [];
+    const parts = ["Lockkeeper " + visible(s.version), visible(s.engine)];
+    if (!look.includes("*")) {
+      const shown = this.store.claims.size;
+      const more = (s.held ?? 0) + (s.waiting ?? 0) - shown;
+      parts.push("Your rules show " + (look.length ? look.map(visible).slice(0, 5).join(", ") + (look.length > 5
+        ? " and others" : "") +
+        ", and your own claims" : "your own claims only") + (more > 0 ? "; the server has " + plural(more,
+          "more claim") : ""));
+    }
+    return parts.join(" · ");
+  }
+
+  /** Tells screen readers the counts after a search. */
+  say() {
+    if (this.tree.text || this.tree.only) setText(this.count, plural(this.tree.found ?? 0, "match", "matches"));
+    else setText(this.count, "");
+    const waiting = [...this.store.claims.values()].filter((st) => st.state === "waiting").length;
+    document.title = (waiting ? "(" + waiting + " waiting) " : "") + "Locks · Lockkeeper";
+    this.showState();
+  }
+
+  // --- the server
+
+  connection(state, text) {
+    if (state === "login") {
+      start(null);
+      return;
+    }
+    if (state === "cut") this.store.cut();
+    this.state = state;
+    this.trouble = text;
+    this.changed();
+    if (state === "live") this.refresh();
+  }
+
+  async refresh() {
+    try {
+      const session = await server.session();
+      if (running !== this) return;
+      if (!session) start(null);
+      else this.session = session;
+    } catch {
+      // the stream says whether the server is there
+    }
+  }
+
+  async logout() {
+    try {
+      await server.logout();
+    } catch {
+      // the cookie stays; the next request says what is wrong
+    }
+    start(await server.session().catch(() => null));
+  }
+
+  /** Asks for positions, estimates and reasons of trees that changed, one at a time. */
+  wantEvidence() {
+    if (this.evidenceTimer || this.state !== "live" || !this.store.ready || !this.store.dirty.size) return;
+    this.evidenceTimer = setTimeout(async () => {
+      const trees = this.store.takeDirty();
+      try {
+        const paths = trees.length > 5 ? [this.scope] : trees;
+        for (const path of trees.length ? paths : []) {
+          const query = new URLSearchParams({ state: "waiting", limit: "2000" });
+          if (path) query.set("path", path);
+          this.store.evidence((await server.request("GET", "/v1/claims?" + query)).claims ?? []);
+        }
+      } catch {
+        for (const tree of trees) this.store.dirty.add(tree); // asked again with the next change
+      }
+      this.evidenceTimer = 0;
+      if (running === this) this.changed();
+    }, 250);
+  }
+
+  // --- choosing
+
+  choose(row, enter) {
+    this.show(row.claim ? { claim: row.claim.claim, key: row.key } : { path: row.path, key: row.key }, true);
+    if (enter) this.detail.focus();
+  }
+
+  show(what, remember) {
+    this.detail.what = what;
+    const key = what.key ?? (what.path ? "p:" + what.path : [...this.tree.nodes.keys()].find((k) => k.startsWith("c:" +
+      what.claim + "@")) ?? "");
+    this.main.classList.toggle("chosen", Boolean(what.path || what.claim));
+    this.tree.select(key, !what.path && !what.claim);
+    this.detail.draw();
+    if (!remember) return;
+    const hash = new URLSearchParams();
+    if (this.scope) hash.set("only", this.scope);
+    if (what.path) hash.set("path", what.path);
+    if (what.claim) hash.set("claim", what.claim);
+    const text = hash.toString();
+    if (text !== location.hash.slice(1)) history.pushState(null, "", text ? "#" + text : location.pathname);
+    if (what.path || what.claim) this.detail.focus();
+  }
+
+  restore() {
+    const hash = new URLSearchParams(location.hash.slice(1));
+    if ((hash.get("only") ?? "") !== this.scope) {
+      location.reload(); // another stream
+      return;
+    }
+    this.show({ path: hash.get("path") ?? undefined, claim: hash.get("claim") ?? undefined }, false);
+  }
+
+  filter() {
+    this.tree.text = this.search.value;
+    this.changed();
+  }
+
+  only(only) {
+    this.tree.only = only;
+    this.chips.forEach((chip, i) => chip.setAttribute("aria-pressed", filters[i][0] === only));
+    this.changed();
+  }
+
+  /** Runs an action of the keyboard on a row of the tree, or on what the panel shows. */
+  act(row, key) {
+    const path = row?.path;
+    const st = row?.claim;
+    if (key === "r" && st && this.may("revoke", st.targets.map((t) => t.path))) this.actions.revoke(st);
+    else if (key === "f" && path && this.may("freeze", [path])) this.actions.freeze(path);
+    else if (key === "t" && path && this.store.freezes.has(path) && this.may("freeze", [path])) this.actions.thaw(path);
+  }
+
+  key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey || document.querySelector("dialog[open]")) return;
+    if (event.key === "Escape") {
+      if (event.target === this.search && this.search.value) {
+        this.search.value = "";
+        this.filter();
+      } else if (this.detail.what.path || this.detail.what.claim) {
+        const key = this.tree.chosen;
+        this.show({}, true);
+        this.tree.select(key, true);
+        this.tree.select("", true);
+      } else this.tree.select(this.tree.chosen, true);
+      event.preventDefault();
+      return;
+    }
+    if (event.target.matches?.("input, select, textarea")) {
+      if (event.target === this.search && event.key === "ArrowDown") {
+        this.tree.select(this.tree.chosen, true);
+        event.preventDefault();
+      }
+      return;
+    }
+    const { path, claim } = this.detail.what;
+    const st = this.store.claims.get(claim);
+    switch (event.key) {
+      case "/": this.search.focus(); this.search.select(); break;
+      case "?": dialogs.help(); break;
+      case "d": theme(); break;
+      case "F": if (this.may("freeze", ["/"])) this.actions[this.store.freezes.has("/") ? "thaw"
+        : "freeze"]("/"); break;
+      case "1": case "2": case "3": case "4": this.only(filters[event.key - 1][0]); break;
+      case "r": case "f": case "t": this.act({ path: path ?? st?.targets[0].path, claim: st }, event.key); break;
+      case "j": case "k": case "ArrowDown": case "ArrowUp":
+        if (event.target !== document.body) return;
+        this.tree.select(this.tree.chosen, true);
+        break;
+      default: return;
+    }
+    event.preventDefault();
+  }
+}
+
+/** Changes between dark and light, and remembers it in this browser. */
+function theme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const is = document.documentElement.style.colorScheme || (dark ? "dark" : "light");
+  setTheme(is === "dark" ? "light" : "dark");
+}
+
+function setTheme(scheme) {
+  document.documentElement.style.colorScheme = scheme;
+  try {
+    localStorage.setItem("scheme", scheme);
+  } catch {
+    // the browser keeps nothing: the choice lasts until the page is closed
+  }
+}
+
+try {
+  const scheme = localStorage.getItem("scheme");
+  if (scheme === "dark" || scheme === "light") setTheme(scheme);
+} catch {
+  // as above
+}
+
+server.session().then(start, (error) => {
+  fill(app, el("main", { class: "login" }, el("h1", {}, "Lockkeeper"), el("p", { class: "error", role: "alert" },
+    "The server did not answer: " + visible(error.message)), el("button", { type: "button",
+      click: () => location.reload() }, "Try again")));
+});
