@@ -114,6 +114,26 @@ type ProcessWatcher interface {
 	SessionFile(session string) *os.File
 }
 
+// A ClusterNode is an [Engine] that is one node of a cluster. All nodes keep the same claims, so a
+// client that goes from one node to another keeps its sessions, holds and positions.
+type ClusterNode interface {
+	// Nodes returns what clients have to know of the cluster, and a channel that is closed when that
+	// has changed. It returns at once.
+	Nodes() (ClusterNodes, <-chan struct{})
+}
+
+// ClusterNodes is what a node of a cluster states to its clients.
+type ClusterNodes struct {
+	// ID is that of the cluster. It never changes, and no other cluster has it. By it a client knows
+	// that an address still leads to its cluster.
+	ID string
+	// Addresses are those of all nodes for clients, with this one: "HOST:PORT". A server states at
+	// most 64 of them, and none that a client could not dial.
+	Addresses []string
+	Self      string // which of the addresses is this node's; "" if none is
+	Suspended string // why this node can perform no calls at present; "" if it can
+}
+
 // A ServerClient is an [Engine] whose claims are kept by a Lockkeeper server.
 type ServerClient interface {
 	// About returns the state of the server, and the identity that it gives the caller. It returns

@@ -167,9 +167,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 	if s.audit != nil || o.onHTTP().text != httpOff {
 		s.watch = observe.NewWatch(e, s.metrics, s.audit, s.log)
 	}
-	s.wire = server.New(s.engine, server.Options{
-		Logger: s.log, Name: "lk " + version(), Gate: s.gate, About: s.about, Drain: s.drain, Trace: tracing.WithParent,
-	})
+	s.wire = s.wireServer(e)
 	if o.onHTTP().text != httpOff {
 		s.web = httpapi.New(s.gate, httpapi.Options{
 			Logger: s.log, Hosts: o.hostNames, Version: version(), Drain: s.drain, About: s.aboutHTTP,
@@ -179,6 +177,15 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 		s.web.TLSConfig = s.webTLS
 	}
 	return nil
+}
+
+// wireServer returns the server of lk:// for the engine e.
+func (s *service) wireServer(e lockkeeper.Engine) *server.Server {
+	o := server.Options{
+		Logger: s.log, Name: "lk " + version(), Gate: s.gate, About: s.about, Drain: s.drain, Trace: tracing.WithParent,
+	}
+	o.Cluster, _ = e.(lockkeeper.ClusterNode)
+	return server.New(s.engine, o)
 }
 
 // another returns a hint for the error that another process uses the directory of the locks; else

@@ -41,12 +41,9 @@ func behind(t *testing.T, address string, seed uint64, w badnet.Schedule) *badne
 	return p
 }
 
-// Clients that repeat unanswered calls pass the whole suite on a network that delays, cuts, doubles
-// and delivers late.
-func TestConformanceOnBadNetwork(t *testing.T) {
-	testmode.NeedLong(t, "it is the suite once more; TestCrowdOnBadNetwork is on a worse network")
-	seed := testmode.Seed(t)
-	var number atomic.Uint64
+// losingNetwork returns the checks that no engine could pass on a network that loses answers, with the
+// reasons.
+func losingNetwork() map[string]string {
 	skip := map[string]string{
 		"Cancellation/by a deadline":                     "this network may need more than its second",
 		"Cancellation/while waiting":                     "as by a deadline",
@@ -59,9 +56,18 @@ func TestConformanceOnBadNetwork(t *testing.T) {
 		"contact is lost, and comes back", "the session is taken over"} {
 		skip["OneReason/"+name] = "it has a follower that must see every last state"
 	}
+	return skip
+}
+
+// Clients that repeat unanswered calls pass the whole suite on a network that delays, cuts, doubles
+// and delivers late.
+func TestConformanceOnBadNetwork(t *testing.T) {
+	testmode.NeedLong(t, "it is the suite once more; TestCrowdOnBadNetwork is on a worse network")
+	seed := testmode.Seed(t)
+	var number atomic.Uint64
 	enginetest.Run(t, enginetest.Harness{
 		Many: true,
-		Skip: skip,
+		Skip: losingNetwork(),
 		Fresh: func(t *testing.T) enginetest.Open {
 			_, address := serve(t, memlock.New())
 			p := behind(t, address, seed+number.Add(1), mild)

@@ -16,11 +16,17 @@ import (
 // serve starts a server of e for the time of the test, and returns its address.
 func serve(t *testing.T, e lockkeeper.Engine) (*server.Server, string) {
 	t.Helper()
+	return serveWith(t, e, server.Options{})
+}
+
+// serveWith is serve with options.
+func serveWith(t *testing.T, e lockkeeper.Engine, o server.Options) (*server.Server, string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := server.New(e, server.Options{})
+	s := server.New(e, o)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {

@@ -30,9 +30,12 @@ type conn struct {
 	*wire.Conn
 	engine     *Engine
 	net        net.Conn
+	address    string // as it was dialled
 	guarantees lockkeeper.Guarantees
-	over       chan struct{} // closed when the last frame is processed
+	nodes      lockkeeper.ClusterNodes // as the welcome stated them
+	over       chan struct{}           // closed when the last frame is processed
 	draining   atomic.Pointer[string]
+	suspended  atomic.Bool // the server can perform no calls at present
 
 	lead lead // who reads
 
@@ -248,6 +251,9 @@ func (c *conn) write() {
 				c.ping()
 			}
 			frames, owed = now, oldest
+			if err := c.leaveSuspended(); err != nil { // another node may be able to perform calls by now
+				c.Fail(err)
+			}
 		case <-c.over:
 			return
 		}
@@ -329,6 +335,7 @@ func (c *conn) process(message []byte, hints []lockkeeper.Status) ([]lockkeeper.
 	var missed bool
 	var draining string
 	var refused error
+	var stated lockkeeper.ClusterNodes
 	e := wire.NewElements(message)
 	for e.Next() {
 		var err error
@@ -347,6 +354,8 @@ func (c *conn) process(message []byte, hints []lockkeeper.Status) ([]lockkeeper.
 			refused, err = wire.ParseError(e.Message())
 		case wire.FieldHandshake:
 			err = fmt.Errorf("%w: a second welcome", wire.ErrFrame)
+		case wire.FieldCluster:
+			stated, err = wire.ParseCluster(e.Message())
 		}
 		if err != nil {
 			return hints, err
@@ -365,6 +374,11 @@ func (c *conn) process(message []byte, hints []lockkeeper.Status) ([]lockkeeper.
 	c.engine.deliverHints(hints)
 	if missed {
 		c.engine.missed()
+	}
+	if stated.ID != "" {
+		if err := c.engine.stated(c, &stated); err != nil {
+			return hints, err
+		}
 	}
 	if draining != "" {
 		c.draining.Store(&draining)

@@ -14,8 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// dialTime bounds the attempt at one address: the caller's context may have no bound, and another
-// server may answer.
+// dialTime bounds the attempt at one address: the caller's context may have no bound.
 const dialTime = 5 * time.Second
 
 // An attempt connects to a server. Any number of callers wait for it.
@@ -41,7 +40,7 @@ func (e *Engine) connection(ctx context.Context) (*conn, error) {
 	if a == nil {
 		a = &attempt{done: make(chan struct{})}
 		e.attempt = a
-		go e.connect(a, e.last, e.former)
+		go e.connect(a, e.former)
 	}
 	e.mu.Unlock()
 	select {
@@ -52,87 +51,167 @@ func (e *Engine) connection(ctx context.Context) (*conn, error) {
 	}
 }
 
-// connect tries the addresses in turn, from index first. It waits until all frames of the former
-// connection are processed: the next server may be a later run, whose numbers start again.
-func (e *Engine) connect(a *attempt, first int, former *conn) {
+// connect makes the next connection. It waits until all frames of the former one are processed: the
+// next server may be a later run, whose numbers start again.
+func (e *Engine) connect(a *attempt, former *conn) {
+	pause := firstPause
 	if former != nil {
 		<-former.over
-	}
-	var errs []error
-	for i := range e.endpoint.addresses {
-		at := (first + i) % len(e.endpoint.addresses)
-		c, err := e.dial(e.endpoint.addresses[at])
-		if err != nil && e.life.Err() != nil {
-			errs = []error{errClosed}
-			break
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		e.mu.Lock()
-		e.attempt = nil
-		if e.closed {
-			e.mu.Unlock()
-			c.net.Close()
-			a.err = unavailable(errClosed)
-			close(a.done)
-			return
-		}
-		e.conn, e.last, e.epoch = c, at, c.guarantees.Epoch
-		e.mu.Unlock()
-		go c.receive()
-		go c.write()
-		a.conn = c
-		close(a.done)
-		return
+		pause = nextPause
 	}
 	e.mu.Lock()
-	e.attempt = nil
+	order := e.nodes.order(time.Now())
 	e.mu.Unlock()
-	a.err = unavailable(errors.Join(errs...))
-	for _, err := range errs {
-		// A refusal says more than an address where no server answers.
-		if refused, ok := err.(*lockkeeper.Error); ok {
-			a.err = refused
+	c, err := e.race(order, pause)
+	e.mu.Lock()
+	e.attempt = nil
+	switch {
+	case e.closed:
+		if c != nil {
+			c.net.Close()
 		}
+		c, err = nil, unavailable(errClosed)
+	case c != nil:
+		e.conn, e.epoch = c, c.guarantees.Epoch
+		e.nodes.connected(c.address, &c.nodes)
+	}
+	e.mu.Unlock()
+	if a.conn, a.err = c, err; c != nil {
+		go c.receive()
+		go c.write()
 	}
 	close(a.done)
 }
 
-// drainPause is how long a client avoids a server that drains.
-const drainPause = 10 * time.Second
+// While a server does not answer, the client tries the next one beside it, after a pause: that of the
+// first connection, which nobody's lease waits for, or that of a later one. RFC 8305 does the same with
+// the addresses of one host.
+const (
+	firstPause = time.Second
+	nextPause  = farAway
+)
 
-var errDrains = errors.New("it drains, and there is another server")
+// race dials the addresses in their order: each when the one before has failed, or a pause after that
+// was dialled. It returns the first connection to a server that can perform calls; if there is none,
+// one to a server that may be able to do so later.
+func (e *Engine) race(order []string, pause time.Duration) (*conn, error) {
+	ctx, cancel := context.WithCancel(e.life)
+	defer cancel()
+	results := make(chan dialled, len(order))
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	var spare *conn
+	var errs []error
+	next, open := 0, 0
+	for due := true; ; {
+		if (due || open == 0) && next < len(order) {
+			address := order[next]
+			next, open = next+1, open+1
+			timer.Reset(pause)
+			go func() {
+				c, err := e.dial(ctx, address)
+				results <- dialled{c, err}
+			}()
+		} else if open == 0 || due && spare != nil {
+			break
+		}
+		due = false
+		select {
+		case <-timer.C:
+			due = true
+		case r := <-results:
+			open--
+			switch {
+			case r.err != nil:
+				errs = append(errs, r.err)
+			case r.conn.suspended.Load() && spare == nil:
+				spare = r.conn
+			case r.conn.suspended.Load():
+				r.conn.net.Close()
+			default:
+				go hangUp(results, open, spare)
+				return r.conn, nil
+			}
+		}
+	}
+	go hangUp(results, open, nil)
+	if spare != nil {
+		return spare, nil
+	}
+	return nil, e.unreached(errs)
+}
 
-// leaves reports whether the client moves to another address because the server of c drains, and
-// selects that address. The servers share an engine, so sessions live on. The client stays if every
-// other address drains too. It also stays if it left this server less than drainPause ago: it came
-// back because no other server answered.
+// dialled is the result of a dial.
+type dialled struct {
+	conn *conn
+	err  error
+}
+
+// hangUp closes the connections that are not needed: the spare one, which may be nil, and those of the
+// dials that are still under way.
+func hangUp(results <-chan dialled, open int, spare *conn) {
+	if spare != nil {
+		spare.net.Close()
+	}
+	for range open {
+		if r := <-results; r.conn != nil {
+			r.conn.net.Close()
+		}
+	}
+}
+
+// unreached returns the error of an attempt in which no address worked.
+func (e *Engine) unreached(errs []error) error {
+	if e.life.Err() != nil {
+		return unavailable(errClosed)
+	}
+	for _, err := range errs {
+		// A refusal says more than an address where no server answers.
+		if refused, ok := err.(*lockkeeper.Error); ok {
+			return refused
+		}
+	}
+	return unavailable(errors.Join(errs...))
+}
+
+var (
+	errDrains    = errors.New("it drains, and there is another server")
+	errSuspended = errors.New("it can perform no calls at present, and there is another node")
+)
+
+// leaves reports whether the client moves to another server because that of c drains, or can perform no
+// calls. The servers keep the same claims, so sessions live on.
 func (e *Engine) leaves(c *conn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := time.Now()
-	drains := func(at int) bool {
-		since, known := e.drained[at]
-		return known && now.Sub(since) < drainPause
+	return e.conn == c && e.nodes.leave(time.Now())
+}
+
+// stated records what the server of c states about its cluster. An error ends the connection.
+func (e *Engine) stated(c *conn, stated *lockkeeper.ClusterNodes) error {
+	e.mu.Lock()
+	if err := e.nodes.check(c.address, stated); err != nil || e.conn != c {
+		e.mu.Unlock()
+		return err
 	}
-	if e.conn != c || drains(e.last) {
-		return false
+	e.nodes.learn(stated)
+	e.mu.Unlock()
+	c.suspended.Store(stated.Suspended != "")
+	return c.leaveSuspended()
+}
+
+// leaveSuspended returns errSuspended if the client moves to another server because that of c can
+// perform no calls.
+func (c *conn) leaveSuspended() error {
+	if c.suspended.Load() && c.engine.leaves(c) {
+		return errSuspended
 	}
-	e.drained[e.last] = now
-	for i := range e.endpoint.addresses {
-		if at := (e.last + i) % len(e.endpoint.addresses); !drains(at) {
-			e.last = at
-			return true
-		}
-	}
-	return false
+	return nil
 }
 
 // dial opens a connection to one server, up to its welcome.
-func (e *Engine) dial(address string) (*conn, error) {
-	ctx, cancel := context.WithTimeout(e.life, dialTime)
+func (e *Engine) dial(ctx context.Context, address string) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	token, err := e.endpoint.credential()
 	if err != nil {
@@ -148,8 +227,13 @@ func (e *Engine) dial(address string) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w (is there a server at %s%s? \"lk serve\" starts one)", err, e.endpoint.scheme(), address)
 	}
-	defer context.AfterFunc(e.life, func() { nc.Close() })()
+	defer context.AfterFunc(ctx, func() { nc.Close() })()
 	c, err := e.shakeHands(ctx, nc, address, token)
+	if err == nil {
+		e.mu.Lock()
+		err = e.nodes.check(address, &c.nodes)
+		e.mu.Unlock()
+	}
 	if err != nil {
 		nc.Close()
 		return nil, err
@@ -172,7 +256,7 @@ func (e *Engine) shakeHands(ctx context.Context, nc net.Conn, address, token str
 	} else if at, ok := nc.RemoteAddr().(*net.TCPAddr); token != "" && (!ok || !at.IP.IsLoopback()) {
 		return nil, e.endpoint.inTheClear(address)
 	}
-	c, err := e.hello(nc, token)
+	c, err := e.hello(nc, address, token)
 	if err == nil {
 		return c, nil
 	}
@@ -200,7 +284,7 @@ func speaksHTTPS(ctx context.Context, address string) bool {
 }
 
 // hello sends the first frame and reads the welcome.
-func (e *Engine) hello(nc net.Conn, token string) (*conn, error) {
+func (e *Engine) hello(nc net.Conn, address, token string) (*conn, error) {
 	if err := nc.SetDeadline(time.Now().Add(dialTime)); err != nil {
 		return nil, err
 	}
@@ -231,7 +315,14 @@ func (e *Engine) hello(nc net.Conn, token string) (*conn, error) {
 		return nil, fmt.Errorf("%w: it speaks protocol %d, and this client protocol %d", wire.ErrFrame,
 			f.GetWelcome().GetProtocol(), wire.Protocol)
 	}
-	return newConn(e, nc, in, f.GetWelcome().GetGuarantees().Read()), nc.SetDeadline(time.Time{})
+	stated, err := f.GetWelcome().GetCluster().Read()
+	if err != nil {
+		return nil, err
+	}
+	c := newConn(e, nc, in, f.GetWelcome().GetGuarantees().Read())
+	c.address, c.nodes = address, stated
+	c.suspended.Store(stated.Suspended != "")
+	return c, nc.SetDeadline(time.Time{})
 }
 
 // tlsAlert are the first bytes of a TLS alert, the answer of a TLS server to a client without TLS. No

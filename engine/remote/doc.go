@@ -8,15 +8,35 @@
 //	       call                welcome
 //	none ────────→ connecting ─────────→ open
 //	  ↑                │                   │ read or write error, Refused, silence,
-//	  │  no address    │                   │ Draining while another address is not
+//	  │  no address    │                   │ Draining or Suspended while another address is neither
 //	  ├────────────────┘                   ↓
 //	  └───────────────────────────────── failed
 //	    the last frame of the connection is processed
 //
-// Connecting tries the addresses in turn, from the one that worked last, each for at most dialTime.
+// Connecting dials the addresses in their order: each when the one before has failed, or a pause
+// after that was dialled, and each for at most dialTime. The first server that answers counts.
 // Callers that need a connection meanwhile share the attempt. If no address works, they get
 // ErrUnavailable, or ErrDenied if a server refused the client. A refusal is an answer, so the
 // Client does not retry it forever.
+//
+// # Cluster
+//
+// A node of a cluster states the addresses of all nodes, in its welcome and when they change. From
+// then on the client uses them beside those of its URL. After the loss of a connection it goes to
+// another node at once, then tries the lost one again, then the others in random order. There the
+// Client attaches its sessions again (R19). Claims, positions and fences are those of the cluster,
+// so nothing else changes, and a call whose answer was lost is repeated by its id (R16).
+//
+// Any node performs any call, because it passes calls on to the one that leads. So a client does not
+// look for the leader. A node without one says that it is suspended. Then the client leaves it, as
+// one that drains, if there is a node that it has not left within avoidTime. If all are suspended,
+// its calls wait where it is, until their own bounds.
+//
+// The id of the cluster decides whether a server is one of its nodes. At an address that leads to
+// another server, a client would find its sessions ended and its locks free. It therefore refuses
+// such a server before the first call.
+//
+// # Loss of a connection
 //
 // When a connection fails, its open calls and lists end with ErrUnavailable, and all sessions are
 // notified that hints may be missing, so that they renew over the next connection. The engine uses

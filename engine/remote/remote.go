@@ -22,11 +22,10 @@ type Engine struct {
 
 	mu      sync.Mutex
 	conn    *conn
-	epoch   string            // of the server's engine, as the latest connection stated it
-	former  *conn             // the connection that failed last
-	last    int               // index of the address to try first: the one that worked last, or the next one
-	drained map[int]time.Time // by address: when its server last announced that it drains
-	attempt *attempt          // the attempt to connect that is under way; nil if there is none
+	epoch   string // of the server's engine, as the latest connection stated it
+	former  *conn  // the connection that failed last
+	nodes   nodes
+	attempt *attempt // the attempt to connect that is under way; nil if there is none
 	closed  bool
 
 	life          context.Context // ends when the engine is closed: then it dials no more
@@ -67,7 +66,7 @@ func Open(ctx context.Context, url string) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{endpoint: p, drained: make(map[int]time.Time)}
+	e := &Engine{endpoint: p, nodes: nodes{given: p.addresses, avoided: make(map[string]time.Time)}}
 	e.life, e.end = context.WithCancel(context.Background())
 	c, err := e.connection(ctx)
 	if err != nil {
@@ -193,7 +192,7 @@ func (e *Engine) lost(c *conn, cause error) {
 	if e.conn == c {
 		e.conn, e.former = nil, c
 		if errors.Is(cause, errSilent) { // a second try there would use up the leases' remaining time
-			e.last = (e.last + 1) % len(e.endpoint.addresses)
+			e.nodes.last = true
 		}
 	}
 	e.mu.Unlock()
@@ -221,10 +220,13 @@ func (e *Engine) missed() {
 	}
 }
 
-// where names the addresses in messages.
+// where names the servers in messages. The lock of the engine is not held.
 func (e *Engine) where() string {
-	if len(e.endpoint.addresses) == 1 {
-		return e.endpoint.addresses[0]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := e.nodes.all()
+	if len(all) == 1 {
+		return all[0]
 	}
-	return fmt.Sprintf("any of %d servers", len(e.endpoint.addresses))
+	return fmt.Sprintf("any of %d servers", len(all))
 }

@@ -45,6 +45,7 @@ type conn struct {
 	unsent    int              // bytes beyond ownUnsent counted for the identity
 	missed    bool             // hints were dropped, and the client was not notified yet
 	welcomed  bool             // the client has its welcome
+	stated    *wire.Cluster    // what was stated last of the cluster
 	finishing bool             // no further request is read
 	answered  bool             // no more replies follow
 	lists     map[uint64]*list // by the number of the call
@@ -62,7 +63,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c.Conn = wire.NewConn(nc, wire.ConnOptions{
 		WriteTime:   writeTime,
 		Room:        c.takeUnsent,
-		BeforeWrite: c.reportMissed,
+		BeforeWrite: c.reportNews,
 	})
 	return c
 }

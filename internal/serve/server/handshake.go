@@ -49,11 +49,15 @@ func (c *conn) hello() error {
 	name := f.GetHello().GetClient()
 	name = name[:min(len(name), wire.MaxName)]
 	c.server.logger.Debug("client", "from", c.net.RemoteAddr(), "name", name, "identity", c.identity)
+	nodes := c.server.nodes.Load()
 	c.post(&wire.ServerFrame{Welcome: &wire.Welcome{
-		Protocol: wire.Protocol, Server: c.server.options.Name, Guarantees: wire.NewGuarantees(c.engine.Guarantees()),
+		Protocol:   wire.Protocol,
+		Server:     c.server.options.Name,
+		Guarantees: wire.NewGuarantees(c.engine.Guarantees()),
+		Cluster:    nodes,
 	}})
 	c.Lock()
-	c.welcomed = true // from now on Drain notifies this client
+	c.welcomed, c.stated = true, nodes // from now on Drain and followNodes notify this client
 	c.Unlock()
 	if why, yes := c.server.gate.Draining(); yes {
 		c.post(&wire.ServerFrame{Draining: why})

@@ -129,6 +129,12 @@ func (c *conn) miss() {
 	c.Signal()
 }
 
+// reportNews adds what the client has to know before the next write. The lock is held.
+func (c *conn) reportNews() {
+	c.reportMissed()
+	c.reportNodes()
+}
+
 // reportMissed notifies the client of dropped hints as soon as there is room. The lock is held.
 func (c *conn) reportMissed() {
 	if c.missed && c.HasRoom() {

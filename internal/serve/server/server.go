@@ -13,6 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
+	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
 // Bounds of one server and of each of its connections.
@@ -47,6 +48,9 @@ type Options struct {
 	// Trace returns ctx within the client's span, which has the format of W3C Trace Context;
 	// it ignores other formats. It may be nil.
 	Trace func(ctx context.Context, traceparent string) context.Context
+	// Cluster is the engine, if it is one node of a cluster. The server states the nodes to its
+	// clients. nil: it is none.
+	Cluster lockkeeper.ClusterNode
 }
 
 // A Server exports an engine to network clients. It is safe for concurrent use.
@@ -58,9 +62,11 @@ type Server struct {
 	arrivals *limits.Arrivals
 	life     context.Context // ends when Shutdown stops waiting
 	kill     context.CancelFunc
-	drained  atomic.Bool   // clients were notified that the server takes no new claims
-	ending   atomic.Bool   // the server sends no hints of grants any more
-	closing  chan struct{} // closed when the server accepts no connections any more
+	drained  atomic.Bool                  // clients were notified that the server takes no new claims
+	ending   atomic.Bool                  // the server sends no hints of grants any more
+	closing  chan struct{}                // closed when the server accepts no connections any more
+	follow   sync.Once                    // begins followNodes
+	nodes    atomic.Pointer[wire.Cluster] // nil: the engine is no node of a cluster
 
 	mu        sync.Mutex // guards all below
 	listeners map[net.Listener]struct{}
@@ -86,6 +92,10 @@ func New(e lockkeeper.Engine, o Options) *Server {
 	s.routes.began = time.Now()
 	s.arrivals = limits.NewArrivals(limits.MostArrivals)
 	s.life, s.kill = context.WithCancel(context.Background())
+	if o.Cluster != nil {
+		nodes, _ := o.Cluster.Nodes()
+		s.nodes.Store(wire.NewCluster(&nodes))
+	}
 	return s
 }
 
@@ -104,6 +114,9 @@ func (s *Server) Serve(l net.Listener) error {
 	sweeping, stop := context.WithCancel(s.life)
 	defer stop()
 	go s.sweep(sweeping)
+	if s.options.Cluster != nil {
+		s.follow.Do(func() { go s.followNodes() })
+	}
 	for pause := time.Duration(0); ; {
 		nc, err := l.Accept()
 		if err == nil {

@@ -18,7 +18,7 @@
 //
 //	client                             server
 //	Hello(protocol, token)        →                       first frame
-//	                              ←    Welcome(guarantees), or Refused(error) and the end
+//	                              ←    Welcome(guarantees, cluster), or Refused(error) and the end
 //	Request(call, session, …)     →
 //	  attach Session              ←    Reply(call, Lease…)
 //	  renew                       ←    Reply(call, Lease…)
@@ -31,6 +31,7 @@
 //	                              ←    Changed(Status)    hint: a claim changed
 //	                              ←    Missed             hints were dropped
 //	                              ←    Draining(reason)   no new claims from now on
+//	                              ←    Cluster(addresses) the nodes of the server's cluster changed
 //	                              ←    Refused(error)     the server ends the connection
 //
 // The methods are those of lockkeeper.Engine, and their messages are its arguments: Session, Key,
@@ -88,6 +89,10 @@
 // have been lost. A renewal at another server of the same engine, or after a restart, is refused
 // with CODE_SESSION; the client then attaches again with the epoch that it knows.
 //
+// A node of a cluster states the cluster's id and the addresses of all nodes. Any of them keeps the
+// same sessions and claims, so the client may connect to another one. It never uses a server that
+// states another id, or none. While a node states that it is suspended, its calls wait.
+//
 // Requests of an ended connection may arrive after those of its successor. They do no harm: ids
 // make claims unique, epochs refuse former owners, lowest open ids refuse late claims, and a
 // renewal moves hints to its connection only until that connection ends.
@@ -101,6 +106,7 @@
 //	handles of a connection                     256
 //	requests that an engine works on            1,024 a connection; then the server reads no more
 //	open lists                                  64 a connection
+//	Cluster                                     64 addresses of at most 272 bytes
 //	unread bytes, beyond a share of all         1 MiB a connection; then hints are dropped, and
 //	                                            requests wait; after 30 s the connection ends
 //	handshake, and an incomplete large frame    10 s

@@ -106,6 +106,7 @@ const (
 	FieldMissed   Field = 4
 	FieldDraining Field = 5
 	FieldRefused  Field = 6
+	FieldCluster  Field = 7
 )
 
 // Elements are those of a frame, in the order in which they were sent:

@@ -589,6 +589,7 @@ type ServerFrame struct {
 	Missed        bool      `protobuf:"varint,4,opt,name=missed,proto3" json:"missed,omitempty"`    // the server dropped hints: the client should renew its sessions now
 	Draining      string    `protobuf:"bytes,5,opt,name=draining,proto3" json:"draining,omitempty"` // why the server takes no new claims
 	Refused       *Error    `protobuf:"bytes,6,opt,name=refused,proto3" json:"refused,omitempty"`   // why the server ends this connection
+	Cluster       *Cluster  `protobuf:"bytes,7,opt,name=cluster,proto3" json:"cluster,omitempty"`   // what Welcome.cluster stated has changed to this
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -665,6 +666,13 @@ func (x *ServerFrame) GetRefused() *Error {
 	return nil
 }
 
+func (x *ServerFrame) GetCluster() *Cluster {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"` // 1
@@ -730,6 +738,7 @@ type Welcome struct {
 	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	Server        string                 `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"` // name and version
 	Guarantees    *Guarantees            `protobuf:"bytes,3,opt,name=guarantees,proto3" json:"guarantees,omitempty"`
+	Cluster       *Cluster               `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"` // absent if the server is no node of a cluster
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -785,6 +794,82 @@ func (x *Welcome) GetGuarantees() *Guarantees {
 	return nil
 }
 
+func (x *Welcome) GetCluster() *Cluster {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+// Cluster states the nodes of the cluster that the server belongs to. All nodes keep the same claims.
+type Cluster struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`               // never changes; no other cluster has it
+	Addresses     []string               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"` // of all nodes, for clients: "HOST:PORT"
+	Self          string                 `protobuf:"bytes,3,opt,name=self,proto3" json:"self,omitempty"`           // the one of them that is this server's; "" if none is
+	Suspended     string                 `protobuf:"bytes,4,opt,name=suspended,proto3" json:"suspended,omitempty"` // why this server can perform no calls at present; "" if it can
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cluster) Reset() {
+	*x = Cluster{}
+	mi := &file_lockkeeper_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cluster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cluster) ProtoMessage() {}
+
+func (x *Cluster) ProtoReflect() protoreflect.Message {
+	mi := &file_lockkeeper_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
+func (*Cluster) Descriptor() ([]byte, []int) {
+	return file_lockkeeper_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Cluster) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Cluster) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *Cluster) GetSelf() string {
+	if x != nil {
+		return x.Self
+	}
+	return ""
+}
+
+func (x *Cluster) GetSuspended() string {
+	if x != nil {
+		return x.Suspended
+	}
+	return ""
+}
+
 // Guarantees are those of the server's engine.
 type Guarantees struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -808,7 +893,7 @@ type Guarantees struct {
 
 func (x *Guarantees) Reset() {
 	*x = Guarantees{}
-	mi := &file_lockkeeper_proto_msgTypes[4]
+	mi := &file_lockkeeper_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +905,7 @@ func (x *Guarantees) String() string {
 func (*Guarantees) ProtoMessage() {}
 
 func (x *Guarantees) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[4]
+	mi := &file_lockkeeper_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +918,7 @@ func (x *Guarantees) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guarantees.ProtoReflect.Descriptor instead.
 func (*Guarantees) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{4}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Guarantees) GetName() string {
@@ -955,7 +1040,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_lockkeeper_proto_msgTypes[5]
+	mi := &file_lockkeeper_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1052,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[5]
+	mi := &file_lockkeeper_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1065,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{5}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Request) GetCall() uint64 {
@@ -1092,7 +1177,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_lockkeeper_proto_msgTypes[6]
+	mi := &file_lockkeeper_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1189,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[6]
+	mi := &file_lockkeeper_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1202,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{6}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Key) GetSession() string {
@@ -1146,7 +1231,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_lockkeeper_proto_msgTypes[7]
+	mi := &file_lockkeeper_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1243,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[7]
+	mi := &file_lockkeeper_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1256,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{7}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Flow) GetCall() uint64 {
@@ -1211,7 +1296,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_lockkeeper_proto_msgTypes[8]
+	mi := &file_lockkeeper_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1308,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[8]
+	mi := &file_lockkeeper_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1321,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{8}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Reply) GetCall() uint64 {
@@ -1292,7 +1377,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_lockkeeper_proto_msgTypes[9]
+	mi := &file_lockkeeper_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1389,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[9]
+	mi := &file_lockkeeper_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1402,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{9}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Drain) GetReason() string {
@@ -1355,7 +1440,7 @@ type About struct {
 
 func (x *About) Reset() {
 	*x = About{}
-	mi := &file_lockkeeper_proto_msgTypes[10]
+	mi := &file_lockkeeper_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1452,7 @@ func (x *About) String() string {
 func (*About) ProtoMessage() {}
 
 func (x *About) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[10]
+	mi := &file_lockkeeper_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1465,7 @@ func (x *About) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use About.ProtoReflect.Descriptor instead.
 func (*About) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{10}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *About) GetVersion() string {
@@ -1485,7 +1570,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_lockkeeper_proto_msgTypes[11]
+	mi := &file_lockkeeper_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1582,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[11]
+	mi := &file_lockkeeper_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1595,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{11}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Session) GetId() string {
@@ -1589,7 +1674,7 @@ type Lapse struct {
 
 func (x *Lapse) Reset() {
 	*x = Lapse{}
-	mi := &file_lockkeeper_proto_msgTypes[12]
+	mi := &file_lockkeeper_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1686,7 @@ func (x *Lapse) String() string {
 func (*Lapse) ProtoMessage() {}
 
 func (x *Lapse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[12]
+	mi := &file_lockkeeper_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1699,7 @@ func (x *Lapse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lapse.ProtoReflect.Descriptor instead.
 func (*Lapse) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{12}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Lapse) GetIds() []uint64 {
@@ -1651,7 +1736,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_lockkeeper_proto_msgTypes[13]
+	mi := &file_lockkeeper_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1748,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[13]
+	mi := &file_lockkeeper_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1761,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{13}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Lease) GetEpoch() uint64 {
@@ -1725,7 +1810,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_lockkeeper_proto_msgTypes[14]
+	mi := &file_lockkeeper_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1822,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[14]
+	mi := &file_lockkeeper_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +1835,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{14}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Ref) GetSession() string {
@@ -1779,7 +1864,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_lockkeeper_proto_msgTypes[15]
+	mi := &file_lockkeeper_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1876,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[15]
+	mi := &file_lockkeeper_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1889,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{15}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Target) GetPath() string {
@@ -1862,7 +1947,7 @@ type Want struct {
 
 func (x *Want) Reset() {
 	*x = Want{}
-	mi := &file_lockkeeper_proto_msgTypes[16]
+	mi := &file_lockkeeper_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +1959,7 @@ func (x *Want) String() string {
 func (*Want) ProtoMessage() {}
 
 func (x *Want) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[16]
+	mi := &file_lockkeeper_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +1972,7 @@ func (x *Want) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Want.ProtoReflect.Descriptor instead.
 func (*Want) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{16}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Want) GetId() uint64 {
@@ -2035,7 +2120,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_lockkeeper_proto_msgTypes[17]
+	mi := &file_lockkeeper_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2132,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[17]
+	mi := &file_lockkeeper_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2145,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{17}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Ending) GetKind() EndingKind {
@@ -2142,7 +2227,7 @@ type Query struct {
 
 func (x *Query) Reset() {
 	*x = Query{}
-	mi := &file_lockkeeper_proto_msgTypes[18]
+	mi := &file_lockkeeper_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2239,7 @@ func (x *Query) String() string {
 func (*Query) ProtoMessage() {}
 
 func (x *Query) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[18]
+	mi := &file_lockkeeper_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +2252,7 @@ func (x *Query) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Query.ProtoReflect.Descriptor instead.
 func (*Query) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{18}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Query) GetMeets() string {
@@ -2233,7 +2318,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_lockkeeper_proto_msgTypes[19]
+	mi := &file_lockkeeper_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2245,7 +2330,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[19]
+	mi := &file_lockkeeper_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2258,7 +2343,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{19}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Grant) GetPath() string {
@@ -2344,7 +2429,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_lockkeeper_proto_msgTypes[20]
+	mi := &file_lockkeeper_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2441,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[20]
+	mi := &file_lockkeeper_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +2454,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{20}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Status) GetSession() string {
@@ -2577,7 +2662,7 @@ type Asked struct {
 
 func (x *Asked) Reset() {
 	*x = Asked{}
-	mi := &file_lockkeeper_proto_msgTypes[21]
+	mi := &file_lockkeeper_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +2674,7 @@ func (x *Asked) String() string {
 func (*Asked) ProtoMessage() {}
 
 func (x *Asked) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[21]
+	mi := &file_lockkeeper_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +2687,7 @@ func (x *Asked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asked.ProtoReflect.Descriptor instead.
 func (*Asked) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{21}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Asked) GetBy() *Ref {
@@ -2673,7 +2758,7 @@ type Blocker struct {
 
 func (x *Blocker) Reset() {
 	*x = Blocker{}
-	mi := &file_lockkeeper_proto_msgTypes[22]
+	mi := &file_lockkeeper_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2685,7 +2770,7 @@ func (x *Blocker) String() string {
 func (*Blocker) ProtoMessage() {}
 
 func (x *Blocker) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[22]
+	mi := &file_lockkeeper_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2698,7 +2783,7 @@ func (x *Blocker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blocker.ProtoReflect.Descriptor instead.
 func (*Blocker) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{22}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Blocker) GetRef() *Ref {
@@ -2789,7 +2874,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_lockkeeper_proto_msgTypes[23]
+	mi := &file_lockkeeper_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +2886,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_lockkeeper_proto_msgTypes[23]
+	mi := &file_lockkeeper_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +2899,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_lockkeeper_proto_rawDescGZIP(), []int{23}
+	return file_lockkeeper_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Error) GetCode() Code {
@@ -2888,24 +2973,31 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\vClientFrame\x12/\n" +
 	"\x05hello\x18\x01 \x01(\v2\x19.lockkeeper.wire.v1.HelloR\x05hello\x127\n" +
 	"\brequests\x18\x02 \x03(\v2\x1b.lockkeeper.wire.v1.RequestR\brequests\x12.\n" +
-	"\x05flows\x18\x03 \x03(\v2\x18.lockkeeper.wire.v1.FlowR\x05flows\"\x98\x02\n" +
+	"\x05flows\x18\x03 \x03(\v2\x18.lockkeeper.wire.v1.FlowR\x05flows\"\xcf\x02\n" +
 	"\vServerFrame\x125\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1b.lockkeeper.wire.v1.WelcomeR\awelcome\x123\n" +
 	"\areplies\x18\x02 \x03(\v2\x19.lockkeeper.wire.v1.ReplyR\areplies\x124\n" +
 	"\achanged\x18\x03 \x03(\v2\x1a.lockkeeper.wire.v1.StatusR\achanged\x12\x16\n" +
 	"\x06missed\x18\x04 \x01(\bR\x06missed\x12\x1a\n" +
 	"\bdraining\x18\x05 \x01(\tR\bdraining\x123\n" +
-	"\arefused\x18\x06 \x01(\v2\x19.lockkeeper.wire.v1.ErrorR\arefused\"Q\n" +
+	"\arefused\x18\x06 \x01(\v2\x19.lockkeeper.wire.v1.ErrorR\arefused\x125\n" +
+	"\acluster\x18\a \x01(\v2\x1b.lockkeeper.wire.v1.ClusterR\acluster\"Q\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12\x14\n" +
-	"\x05token\x18\x03 \x01(\tR\x05token\"}\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\"\xb4\x01\n" +
 	"\aWelcome\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x16\n" +
 	"\x06server\x18\x02 \x01(\tR\x06server\x12>\n" +
 	"\n" +
 	"guarantees\x18\x03 \x01(\v2\x1e.lockkeeper.wire.v1.GuaranteesR\n" +
-	"guarantees\"\xf3\x02\n" +
+	"guarantees\x125\n" +
+	"\acluster\x18\x04 \x01(\v2\x1b.lockkeeper.wire.v1.ClusterR\acluster\"i\n" +
+	"\aCluster\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
+	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x12\n" +
+	"\x04self\x18\x03 \x01(\tR\x04self\x12\x1c\n" +
+	"\tsuspended\x18\x04 \x01(\tR\tsuspended\"\xf3\x02\n" +
 	"\n" +
 	"Guarantees\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
@@ -3189,7 +3281,7 @@ func file_lockkeeper_proto_rawDescGZIP() []byte {
 }
 
 var file_lockkeeper_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_lockkeeper_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_lockkeeper_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_lockkeeper_proto_goTypes = []any{
 	(Mode)(0),           // 0: lockkeeper.wire.v1.Mode
 	(WriterPolicy)(0),   // 1: lockkeeper.wire.v1.WriterPolicy
@@ -3203,79 +3295,82 @@ var file_lockkeeper_proto_goTypes = []any{
 	(*ServerFrame)(nil), // 9: lockkeeper.wire.v1.ServerFrame
 	(*Hello)(nil),       // 10: lockkeeper.wire.v1.Hello
 	(*Welcome)(nil),     // 11: lockkeeper.wire.v1.Welcome
-	(*Guarantees)(nil),  // 12: lockkeeper.wire.v1.Guarantees
-	(*Request)(nil),     // 13: lockkeeper.wire.v1.Request
-	(*Key)(nil),         // 14: lockkeeper.wire.v1.Key
-	(*Flow)(nil),        // 15: lockkeeper.wire.v1.Flow
-	(*Reply)(nil),       // 16: lockkeeper.wire.v1.Reply
-	(*Drain)(nil),       // 17: lockkeeper.wire.v1.Drain
-	(*About)(nil),       // 18: lockkeeper.wire.v1.About
-	(*Session)(nil),     // 19: lockkeeper.wire.v1.Session
-	(*Lapse)(nil),       // 20: lockkeeper.wire.v1.Lapse
-	(*Lease)(nil),       // 21: lockkeeper.wire.v1.Lease
-	(*Ref)(nil),         // 22: lockkeeper.wire.v1.Ref
-	(*Target)(nil),      // 23: lockkeeper.wire.v1.Target
-	(*Want)(nil),        // 24: lockkeeper.wire.v1.Want
-	(*Ending)(nil),      // 25: lockkeeper.wire.v1.Ending
-	(*Query)(nil),       // 26: lockkeeper.wire.v1.Query
-	(*Grant)(nil),       // 27: lockkeeper.wire.v1.Grant
-	(*Status)(nil),      // 28: lockkeeper.wire.v1.Status
-	(*Asked)(nil),       // 29: lockkeeper.wire.v1.Asked
-	(*Blocker)(nil),     // 30: lockkeeper.wire.v1.Blocker
-	(*Error)(nil),       // 31: lockkeeper.wire.v1.Error
+	(*Cluster)(nil),     // 12: lockkeeper.wire.v1.Cluster
+	(*Guarantees)(nil),  // 13: lockkeeper.wire.v1.Guarantees
+	(*Request)(nil),     // 14: lockkeeper.wire.v1.Request
+	(*Key)(nil),         // 15: lockkeeper.wire.v1.Key
+	(*Flow)(nil),        // 16: lockkeeper.wire.v1.Flow
+	(*Reply)(nil),       // 17: lockkeeper.wire.v1.Reply
+	(*Drain)(nil),       // 18: lockkeeper.wire.v1.Drain
+	(*About)(nil),       // 19: lockkeeper.wire.v1.About
+	(*Session)(nil),     // 20: lockkeeper.wire.v1.Session
+	(*Lapse)(nil),       // 21: lockkeeper.wire.v1.Lapse
+	(*Lease)(nil),       // 22: lockkeeper.wire.v1.Lease
+	(*Ref)(nil),         // 23: lockkeeper.wire.v1.Ref
+	(*Target)(nil),      // 24: lockkeeper.wire.v1.Target
+	(*Want)(nil),        // 25: lockkeeper.wire.v1.Want
+	(*Ending)(nil),      // 26: lockkeeper.wire.v1.Ending
+	(*Query)(nil),       // 27: lockkeeper.wire.v1.Query
+	(*Grant)(nil),       // 28: lockkeeper.wire.v1.Grant
+	(*Status)(nil),      // 29: lockkeeper.wire.v1.Status
+	(*Asked)(nil),       // 30: lockkeeper.wire.v1.Asked
+	(*Blocker)(nil),     // 31: lockkeeper.wire.v1.Blocker
+	(*Error)(nil),       // 32: lockkeeper.wire.v1.Error
 }
 var file_lockkeeper_proto_depIdxs = []int32{
 	10, // 0: lockkeeper.wire.v1.ClientFrame.hello:type_name -> lockkeeper.wire.v1.Hello
-	13, // 1: lockkeeper.wire.v1.ClientFrame.requests:type_name -> lockkeeper.wire.v1.Request
-	15, // 2: lockkeeper.wire.v1.ClientFrame.flows:type_name -> lockkeeper.wire.v1.Flow
+	14, // 1: lockkeeper.wire.v1.ClientFrame.requests:type_name -> lockkeeper.wire.v1.Request
+	16, // 2: lockkeeper.wire.v1.ClientFrame.flows:type_name -> lockkeeper.wire.v1.Flow
 	11, // 3: lockkeeper.wire.v1.ServerFrame.welcome:type_name -> lockkeeper.wire.v1.Welcome
-	16, // 4: lockkeeper.wire.v1.ServerFrame.replies:type_name -> lockkeeper.wire.v1.Reply
-	28, // 5: lockkeeper.wire.v1.ServerFrame.changed:type_name -> lockkeeper.wire.v1.Status
-	31, // 6: lockkeeper.wire.v1.ServerFrame.refused:type_name -> lockkeeper.wire.v1.Error
-	12, // 7: lockkeeper.wire.v1.Welcome.guarantees:type_name -> lockkeeper.wire.v1.Guarantees
-	14, // 8: lockkeeper.wire.v1.Request.key:type_name -> lockkeeper.wire.v1.Key
-	19, // 9: lockkeeper.wire.v1.Request.attach:type_name -> lockkeeper.wire.v1.Session
-	24, // 10: lockkeeper.wire.v1.Request.claim:type_name -> lockkeeper.wire.v1.Want
-	25, // 11: lockkeeper.wire.v1.Request.end:type_name -> lockkeeper.wire.v1.Ending
-	26, // 12: lockkeeper.wire.v1.Request.list:type_name -> lockkeeper.wire.v1.Query
-	17, // 13: lockkeeper.wire.v1.Request.drain:type_name -> lockkeeper.wire.v1.Drain
-	31, // 14: lockkeeper.wire.v1.Reply.error:type_name -> lockkeeper.wire.v1.Error
-	21, // 15: lockkeeper.wire.v1.Reply.lease:type_name -> lockkeeper.wire.v1.Lease
-	28, // 16: lockkeeper.wire.v1.Reply.status:type_name -> lockkeeper.wire.v1.Status
-	18, // 17: lockkeeper.wire.v1.Reply.about:type_name -> lockkeeper.wire.v1.About
-	20, // 18: lockkeeper.wire.v1.Session.lapsed:type_name -> lockkeeper.wire.v1.Lapse
-	5,  // 19: lockkeeper.wire.v1.Lapse.reason:type_name -> lockkeeper.wire.v1.Reason
-	28, // 20: lockkeeper.wire.v1.Lease.claims:type_name -> lockkeeper.wire.v1.Status
-	0,  // 21: lockkeeper.wire.v1.Target.mode:type_name -> lockkeeper.wire.v1.Mode
-	23, // 22: lockkeeper.wire.v1.Want.targets:type_name -> lockkeeper.wire.v1.Target
-	22, // 23: lockkeeper.wire.v1.Want.inside:type_name -> lockkeeper.wire.v1.Ref
-	1,  // 24: lockkeeper.wire.v1.Want.writer_policy:type_name -> lockkeeper.wire.v1.WriterPolicy
-	2,  // 25: lockkeeper.wire.v1.Want.steal:type_name -> lockkeeper.wire.v1.Steal
-	3,  // 26: lockkeeper.wire.v1.Ending.kind:type_name -> lockkeeper.wire.v1.EndingKind
-	22, // 27: lockkeeper.wire.v1.Ending.ref:type_name -> lockkeeper.wire.v1.Ref
-	20, // 28: lockkeeper.wire.v1.Ending.lapse:type_name -> lockkeeper.wire.v1.Lapse
-	22, // 29: lockkeeper.wire.v1.Query.ref:type_name -> lockkeeper.wire.v1.Ref
-	0,  // 30: lockkeeper.wire.v1.Grant.mode:type_name -> lockkeeper.wire.v1.Mode
-	4,  // 31: lockkeeper.wire.v1.Status.state:type_name -> lockkeeper.wire.v1.State
-	27, // 32: lockkeeper.wire.v1.Status.grants:type_name -> lockkeeper.wire.v1.Grant
-	22, // 33: lockkeeper.wire.v1.Status.inside:type_name -> lockkeeper.wire.v1.Ref
-	5,  // 34: lockkeeper.wire.v1.Status.reason:type_name -> lockkeeper.wire.v1.Reason
-	29, // 35: lockkeeper.wire.v1.Status.asked:type_name -> lockkeeper.wire.v1.Asked
-	6,  // 36: lockkeeper.wire.v1.Status.waits:type_name -> lockkeeper.wire.v1.WaitReason
-	30, // 37: lockkeeper.wire.v1.Status.blockers:type_name -> lockkeeper.wire.v1.Blocker
-	22, // 38: lockkeeper.wire.v1.Asked.by:type_name -> lockkeeper.wire.v1.Ref
-	5,  // 39: lockkeeper.wire.v1.Asked.reason:type_name -> lockkeeper.wire.v1.Reason
-	22, // 40: lockkeeper.wire.v1.Blocker.ref:type_name -> lockkeeper.wire.v1.Ref
-	6,  // 41: lockkeeper.wire.v1.Blocker.why:type_name -> lockkeeper.wire.v1.WaitReason
-	0,  // 42: lockkeeper.wire.v1.Blocker.mode:type_name -> lockkeeper.wire.v1.Mode
-	7,  // 43: lockkeeper.wire.v1.Error.code:type_name -> lockkeeper.wire.v1.Code
-	5,  // 44: lockkeeper.wire.v1.Error.reason:type_name -> lockkeeper.wire.v1.Reason
-	30, // 45: lockkeeper.wire.v1.Error.blocked:type_name -> lockkeeper.wire.v1.Blocker
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	17, // 4: lockkeeper.wire.v1.ServerFrame.replies:type_name -> lockkeeper.wire.v1.Reply
+	29, // 5: lockkeeper.wire.v1.ServerFrame.changed:type_name -> lockkeeper.wire.v1.Status
+	32, // 6: lockkeeper.wire.v1.ServerFrame.refused:type_name -> lockkeeper.wire.v1.Error
+	12, // 7: lockkeeper.wire.v1.ServerFrame.cluster:type_name -> lockkeeper.wire.v1.Cluster
+	13, // 8: lockkeeper.wire.v1.Welcome.guarantees:type_name -> lockkeeper.wire.v1.Guarantees
+	12, // 9: lockkeeper.wire.v1.Welcome.cluster:type_name -> lockkeeper.wire.v1.Cluster
+	15, // 10: lockkeeper.wire.v1.Request.key:type_name -> lockkeeper.wire.v1.Key
+	20, // 11: lockkeeper.wire.v1.Request.attach:type_name -> lockkeeper.wire.v1.Session
+	25, // 12: lockkeeper.wire.v1.Request.claim:type_name -> lockkeeper.wire.v1.Want
+	26, // 13: lockkeeper.wire.v1.Request.end:type_name -> lockkeeper.wire.v1.Ending
+	27, // 14: lockkeeper.wire.v1.Request.list:type_name -> lockkeeper.wire.v1.Query
+	18, // 15: lockkeeper.wire.v1.Request.drain:type_name -> lockkeeper.wire.v1.Drain
+	32, // 16: lockkeeper.wire.v1.Reply.error:type_name -> lockkeeper.wire.v1.Error
+	22, // 17: lockkeeper.wire.v1.Reply.lease:type_name -> lockkeeper.wire.v1.Lease
+	29, // 18: lockkeeper.wire.v1.Reply.status:type_name -> lockkeeper.wire.v1.Status
+	19, // 19: lockkeeper.wire.v1.Reply.about:type_name -> lockkeeper.wire.v1.About
+	21, // 20: lockkeeper.wire.v1.Session.lapsed:type_name -> lockkeeper.wire.v1.Lapse
+	5,  // 21: lockkeeper.wire.v1.Lapse.reason:type_name -> lockkeeper.wire.v1.Reason
+	29, // 22: lockkeeper.wire.v1.Lease.claims:type_name -> lockkeeper.wire.v1.Status
+	0,  // 23: lockkeeper.wire.v1.Target.mode:type_name -> lockkeeper.wire.v1.Mode
+	24, // 24: lockkeeper.wire.v1.Want.targets:type_name -> lockkeeper.wire.v1.Target
+	23, // 25: lockkeeper.wire.v1.Want.inside:type_name -> lockkeeper.wire.v1.Ref
+	1,  // 26: lockkeeper.wire.v1.Want.writer_policy:type_name -> lockkeeper.wire.v1.WriterPolicy
+	2,  // 27: lockkeeper.wire.v1.Want.steal:type_name -> lockkeeper.wire.v1.Steal
+	3,  // 28: lockkeeper.wire.v1.Ending.kind:type_name -> lockkeeper.wire.v1.EndingKind
+	23, // 29: lockkeeper.wire.v1.Ending.ref:type_name -> lockkeeper.wire.v1.Ref
+	21, // 30: lockkeeper.wire.v1.Ending.lapse:type_name -> lockkeeper.wire.v1.Lapse
+	23, // 31: lockkeeper.wire.v1.Query.ref:type_name -> lockkeeper.wire.v1.Ref
+	0,  // 32: lockkeeper.wire.v1.Grant.mode:type_name -> lockkeeper.wire.v1.Mode
+	4,  // 33: lockkeeper.wire.v1.Status.state:type_name -> lockkeeper.wire.v1.State
+	28, // 34: lockkeeper.wire.v1.Status.grants:type_name -> lockkeeper.wire.v1.Grant
+	23, // 35: lockkeeper.wire.v1.Status.inside:type_name -> lockkeeper.wire.v1.Ref
+	5,  // 36: lockkeeper.wire.v1.Status.reason:type_name -> lockkeeper.wire.v1.Reason
+	30, // 37: lockkeeper.wire.v1.Status.asked:type_name -> lockkeeper.wire.v1.Asked
+	6,  // 38: lockkeeper.wire.v1.Status.waits:type_name -> lockkeeper.wire.v1.WaitReason
+	31, // 39: lockkeeper.wire.v1.Status.blockers:type_name -> lockkeeper.wire.v1.Blocker
+	23, // 40: lockkeeper.wire.v1.Asked.by:type_name -> lockkeeper.wire.v1.Ref
+	5,  // 41: lockkeeper.wire.v1.Asked.reason:type_name -> lockkeeper.wire.v1.Reason
+	23, // 42: lockkeeper.wire.v1.Blocker.ref:type_name -> lockkeeper.wire.v1.Ref
+	6,  // 43: lockkeeper.wire.v1.Blocker.why:type_name -> lockkeeper.wire.v1.WaitReason
+	0,  // 44: lockkeeper.wire.v1.Blocker.mode:type_name -> lockkeeper.wire.v1.Mode
+	7,  // 45: lockkeeper.wire.v1.Error.code:type_name -> lockkeeper.wire.v1.Code
+	5,  // 46: lockkeeper.wire.v1.Error.reason:type_name -> lockkeeper.wire.v1.Reason
+	31, // 47: lockkeeper.wire.v1.Error.blocked:type_name -> lockkeeper.wire.v1.Blocker
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_lockkeeper_proto_init() }
@@ -3289,7 +3384,7 @@ func file_lockkeeper_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockkeeper_proto_rawDesc), len(file_lockkeeper_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
