@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/node"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
+	"github.com/lockkeeper/lockkeeper/table"
 )
 
 const (
@@ -70,7 +72,7 @@ type view struct {
 
 // viewOf returns the settings as the replica has them now.
 func viewOf(r *replica.Replica) *view {
-	return newView(r.Table().Now(), r.Setting("").Revision, r.Settings("")) // no setting has an empty key
+	return newView(r.Time(), r.Setting("").Revision, r.Settings("")) // no setting has an empty key
 }
 
 // newView returns a view of settings that are in the order of their keys.
@@ -117,9 +119,11 @@ var _ join.Settings = Settings{}
 // Settings returns the cluster's settings.
 func (e *Engine) Settings() Settings { return Settings{e.node} }
 
-// Read implements join.Settings.
+// Read implements join.Settings. It makes a call, not a read: while nothing falls due, only calls bring
+// the leader's time to the tables. The call has no effect otherwise, because no session has an empty id.
 func (s Settings) Read(ctx context.Context) (join.View, error) {
-	if err := s.node.Read(ctx); err != nil {
+	_, err := s.node.Call(ctx, table.Command{Op: table.Renew}, nil)
+	if errors.Is(err, lockkeeper.ErrUnavailable) {
 		return nil, err
 	}
 	return s.Known(), nil

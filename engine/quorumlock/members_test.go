@@ -3,6 +3,7 @@ package quorumlock
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
 )
@@ -68,6 +69,26 @@ func TestViewOfSettings(t *testing.T) {
 			s.Value = []byte("made")
 			if err := settings.Put(t.Context(), s); len(now.Setting(key).Value) > 0 || err != nil {
 				t.Errorf("%s, which is not there, can't be made: %v", key, err)
+			}
+		}
+	})
+}
+
+// The time of a view passes though nothing happens, so tokens end in an idle cluster, too.
+func TestTimeOfSettingsPassesInAnIdleCluster(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		for _, s := range c.servers {
+			before, err := s.engine.Settings().Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(time.Hour)
+			after, err := s.engine.Settings().Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if passed := after.Now() - before.Now(); passed < time.Hour-time.Second {
+				t.Errorf("node %d: %s have passed of an hour", s.id, passed)
 			}
 		}
 	})

@@ -146,7 +146,12 @@ func (e *Engine) Transfer(ctx context.Context, node string) error {
 		return err
 	}
 	_, err = e.node.Await(ctx, func(s replica.Status) bool { return s.Leader == to })
-	return err
+	if err != nil {
+		return err
+	}
+	// Removed early, the wish can't make a later leader yield. If this fails, Ends does that.
+	_ = e.change(ctx, transferKey, func(join.View) ([]byte, error) { return nil, nil })
+	return nil
 }
 
 // mayLead returns why a node can't lead, or would not stay the leader.
@@ -174,7 +179,7 @@ func (e *Engine) mayLead(v join.View, n *join.Node) error {
 // node.Config.Wished.
 func wished(r *replica.Replica) uint64 {
 	s, t := r.Setting(transferKey), transfer{}
-	if len(s.Value) == 0 || json.Unmarshal(s.Value, &t) != nil || r.Table().Now() >= t.Ends {
+	if len(s.Value) == 0 || json.Unmarshal(s.Value, &t) != nil || r.Time() >= t.Ends {
 		return 0
 	}
 	return t.To

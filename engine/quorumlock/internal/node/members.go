@@ -34,8 +34,8 @@ func (n *Node) members() (p voters.Policy, all []voters.Member, known bool) {
 	return p, merge(all, peers), err == nil
 }
 
-// successor returns the id to which the leader should transfer its leadership; 0 if it should go on.
-// The caller has locked the view.
+// successor returns the id to which the leader should transfer its leadership; 0 or its own if it
+// should go on. The caller has locked the view.
 func (n *Node) successor(members []voters.Member) uint64 {
 	if n.config.Wished != nil {
 		to := n.config.Wished(n.replica)

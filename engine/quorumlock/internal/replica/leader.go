@@ -43,6 +43,15 @@ type queued struct {
 // time is the time that a ready leader stamps with.
 func (r *Replica) time() time.Duration { return r.lead.tableAt + (r.now - r.lead.bootAt) }
 
+// Time returns the time of the latest input as a ready leader would stamp it; on other nodes, that of
+// the last entry that they have applied.
+func (r *Replica) Time() time.Duration {
+	if r.lead.ready {
+		return max(r.time(), r.table.Now())
+	}
+	return r.table.Now()
+}
+
 // followLeader notices changes of the leader.
 func (r *Replica) followLeader() {
 	status := r.node.BasicStatus()
