@@ -123,6 +123,18 @@ func (m *machine) await(what string, is func(s replica.Status) bool) {
 	}
 }
 
+// until returns when something is true that nobody is notified of.
+func (ms *machines) until(what string, is func() bool) {
+	ms.Helper()
+	for ctx := ms.ctx(); !is(); {
+		select {
+		case <-ctx.Done():
+			ms.Fatalf("%s: not true in time", what)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
 // settle returns when that many nodes vote and all others are learners, as every node that runs knows.
 func (ms *machines) settle(voters, learners int) {
 	ms.Helper()
@@ -133,6 +145,18 @@ func (ms *machines) settle(voters, learners int) {
 			})
 		}
 	}
+}
+
+// leader returns a machine that leads, as it knows itself.
+func (ms *machines) leader() *machine {
+	ms.Helper()
+	for _, m := range ms.all {
+		if m.engine != nil && m.engine.node.Status().Ready {
+			return m
+		}
+	}
+	ms.Fatal("no machine leads")
+	return nil
 }
 
 // lock locks a path at a node.
@@ -146,21 +170,5 @@ func (m *machine) lock(path string) *lockkeeper.Hold {
 	return hold
 }
 
-func TestClusterGrowsFromOneNodeToFive(t *testing.T) {
-	ms := newMachines(t, 1)
-	ms.settle(1, 0)
-	held := ms.all[0].lock("first")
-	for n := 2; n <= 5; n++ {
-		m := ms.add(fmt.Sprint("node", n))
-		if err := m.join(ms.token()); err != nil {
-			t.Fatal(err)
-		}
-		m.start()
-		ms.settle(min(n-1+n%2, 3), max(n-3, (n+1)%2))
-		hold := m.lock(fmt.Sprint("path/", n))
-		if hold.Fence() <= held.Fence() {
-			t.Errorf("fence %d after fence %d", hold.Fence(), held.Fence())
-		}
-		held = hold
-	}
-}
+// id returns the id of the node, which runs.
+func (m *machine) id() uint64 { return m.engine.host.store.Identity().ID }

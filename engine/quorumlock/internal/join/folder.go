@@ -125,3 +125,17 @@ func writeFile(folder, name string, content any) error {
 	}
 	return pki.WriteFile(filepath.Join(folder, name), append(text, '\n'), 0o600)
 }
+
+// CopyAuthority copies the CA from the folder of a node into another folder.
+func CopyAuthority(from, to string) error {
+	authority, err := pki.ReadAuthority(from, time.Now())
+	if err != nil {
+		return err
+	}
+	certificate, key, err := authority.Export()
+	if err != nil {
+		return err
+	}
+	_, err = pki.ImportAuthority(to, certificate, key, time.Now())
+	return err
+}

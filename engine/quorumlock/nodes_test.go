@@ -1,0 +1,245 @@
+package quorumlock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/storage"
+)
+
+func TestClusterGrowsFromOneNodeToFive(t *testing.T) {
+	t.Parallel()
+	ms := newMachines(t, 1)
+	ms.settle(1, 0)
+	held := ms.all[0].lock("first")
+	for n := 2; n <= 5; n++ {
+		m := ms.add(fmt.Sprint("node", n))
+		if err := m.join(ms.token()); err != nil {
+			t.Fatal(err)
+		}
+		m.start()
+		ms.settle(min(n-1+n%2, 3), max(n-3, (n+1)%2))
+		hold := m.lock(fmt.Sprint("path/", n))
+		if hold.Fence() <= held.Fence() {
+			t.Errorf("fence %d after fence %d", hold.Fence(), held.Fence())
+		}
+		held = hold
+	}
+	if err := ms.all[2].engine.SetVoters(ms.ctx(), 5); err != nil {
+		t.Fatal(err)
+	}
+	ms.settle(5, 0)
+}
+
+// A hold survives a restart of each node in turn; the client is at another node meanwhile.
+func TestEachNodeRestarts(t *testing.T) {
+	t.Parallel()
+	ms := newMachines(t, 3)
+	ms.settle(3, 0)
+	hold := ms.all[0].lock("db")
+	fence := hold.Fence()
+	for i, m := range ms.all[1:] {
+		m.stop()
+		m.start()
+		m.await("contact", func(s replica.Status) bool { return s.Contact && len(s.Voters) == 3 })
+		if next := m.lock(fmt.Sprint("other/", i)); next.Fence() <= fence {
+			t.Errorf("fence %d after fence %d", next.Fence(), fence)
+		}
+	}
+	if err := hold.Release(ms.ctx()); err != nil {
+		t.Error(err)
+	}
+	ms.all[0].stop()
+	ms.all[0].start()
+	ms.settle(3, 0)
+}
+
+func TestWholeClusterRestarts(t *testing.T) {
+	t.Parallel()
+	ms := newMachines(t, 3)
+	ms.settle(3, 0)
+	before := ms.all[1].lock("db").Fence()
+	for _, m := range ms.all {
+		m.stop()
+	}
+	for _, m := range ms.all {
+		m.start()
+	}
+	ms.all[2].await("contact", func(s replica.Status) bool { return s.Contact })
+	if after := ms.all[2].lock("other").Fence(); after <= before {
+		t.Errorf("fence %d after fence %d", after, before)
+	}
+	st, err := ms.all[0].engine.Claim(ms.ctx(), lockkeeper.Key{}, lockkeeper.Want{})
+	if err == nil {
+		t.Errorf("a claim without a session is answered with %v", st)
+	}
+}
+
+func TestNodeThatLostItsLogDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	ms := newMachines(t, 3)
+	ms.settle(3, 0)
+	lost := ms.all[2]
+	old := lost.engine.host.store.Identity().ID
+	lost.stop()
+	for _, name := range []string{"node.db", "node.db-wal", "mark"} {
+		if err := os.Remove(filepath.Join(lost.folder, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	if err := lost.open(); !errors.Is(err, storage.ErrNoNode) && !errors.Is(err, storage.ErrLost) {
+		t.Fatalf("a node without its log opens: %v", err)
+	}
+	token := ms.token()
+	if err := lost.join(token); !errors.Is(err, join.ErrLogLost) {
+		t.Errorf("the node of a lost log joins again: %v", err)
+	}
+	again := ms.add("node3")
+	if err := again.join(token); !isRefusal(err, join.NameTaken) {
+		t.Errorf("a second node joins under a taken name: %v", err)
+	}
+	if err := ms.all[0].engine.Remove(ms.ctx(), "node3", "its disk is lost"); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.join(token); err != nil {
+		t.Fatal(err)
+	}
+	again.start()
+	again.await("three voters without the lost id", func(s replica.Status) bool {
+		return len(s.Voters) == 3 && !slices.Contains(s.Voters, old)
+	})
+	again.lock("db")
+}
+
+func isRefusal(err error, code join.Code) bool {
+	refusal, ok := errors.AsType[*Refusal](err)
+	return ok && refusal.Code == code
+}
+
+func TestRemovedNodeIsLetInNoMore(t *testing.T) {
+	t.Parallel()
+	ms := newMachines(t, 4)
+	ms.settle(3, 1)
+	leader := ms.leader()
+	out := ms.all[0]
+	if out == leader {
+		out = ms.all[1]
+	}
+	id := out.engine.host.store.Identity().ID
+	if err := leader.engine.Remove(ms.ctx(), out.config.Name, "it is sold"); err != nil {
+		t.Fatal(err)
+	}
+	leader.await("three voters without the removed one", func(s replica.Status) bool {
+		return len(s.Voters) == 3 && !slices.Contains(s.Voters, id)
+	})
+	out.await("no contact", func(s replica.Status) bool { return !s.Contact })
+	out.stop()
+	out.start()
+	if out.engine.node.Status().Contact {
+		t.Error("the removed node has contact again")
+	}
+	leader.lock("db")
+}
+
+func TestRemoveKeepsAMajority(t *testing.T) {
+	t.Parallel()
+	ms := newMachines(t, 3)
+	ms.settle(3, 0)
+	two, lost := ms.all[1].engine, ms.all[2].id()
+	ms.all[2].stop()
+	ms.until("the connection has ended", func() bool { return !two.host.reaches(lost) })
+	err := two.Remove(ms.ctx(), "node1", "by mistake")
+	if !errors.Is(err, lockkeeper.ErrInvalid) || !errors.Is(err, ErrKeepsMajority) {
+		t.Errorf("one of two voters that live is removed: %v", err)
+	}
+	if err := two.Remove(ms.ctx(), "node9", "by mistake"); !errors.Is(err, lockkeeper.ErrInvalid) {
+		t.Errorf("a node that is not there is removed: %v", err)
+	}
+}
+
+func TestTransferAndRank(t *testing.T) {
+	t.Parallel()
+	ms := newMachines(t, 3)
+	ms.settle(3, 0)
+	for _, m := range ms.all {
+		if err := ms.all[1].engine.Transfer(ms.ctx(), m.config.Name); err != nil {
+			t.Fatalf("transfer to %s: %v", m.config.Name, err)
+		}
+		if s := m.engine.Cluster(); s.Leader != m.config.Name {
+			t.Errorf("%q leads, want %q", s.Leader, m.config.Name)
+		}
+	}
+	one := ms.all[0]
+	if err := ms.all[2].engine.SetRank(ms.ctx(), "node1", 0); err != nil {
+		t.Fatal(err)
+	}
+	one.await("node1 leads", func(s replica.Status) bool { return s.Ready })
+	if err := ms.all[2].engine.Transfer(ms.ctx(), "node2"); !errors.Is(err, lockkeeper.ErrInvalid) {
+		t.Errorf("the leadership is transferred to a node that can't keep it: %v", err)
+	}
+	if err := ms.all[2].engine.SetRank(ms.ctx(), "node1", RankOff); err != nil {
+		t.Fatal(err)
+	}
+	ms.settle(1, 2)
+	if one.engine.Cluster().Leader == "node1" {
+		t.Error("a node of rank off leads")
+	}
+}
+
+func TestRecoveredClusterGoesOnWithoutTheOldOne(t *testing.T) {
+	t.Parallel()
+	ms := newMachines(t, 3)
+	ms.settle(3, 0)
+	survivor := ms.all[1]
+	fence := survivor.lock("db").Fence()
+	for _, m := range ms.all {
+		m.stop()
+	}
+	report, err := Examine(ms.ctx(), survivor.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Held != 1 || len(report.Others) != 2 || !strings.Contains(report.String(), "node3 at") {
+		t.Errorf("the report: %s", report)
+	}
+	fresh := ms.add("node2")
+	for range 2 { // the second time as after a crash before the end
+		if _, err := Recover(ms.ctx(), survivor.folder, fresh.folder, fresh.config); err != nil {
+			t.Fatal(err)
+		}
+		if err := survivor.open(); err == nil {
+			t.Fatal("the folder that was recovered opens")
+		}
+		retired := filepath.Join(survivor.folder, "node.db")
+		if err := os.Rename(retired+".retired", retired); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh.start()
+	fresh.await("the new cluster leads itself", func(s replica.Status) bool { return s.Ready && len(s.Voters) == 1 })
+	for _, m := range ms.all[:2] { // also the survivor, which somebody has put back
+		m.start()
+	}
+	ms.all[0].await("the old nodes have a majority", func(s replica.Status) bool { return s.Contact })
+	if s := fresh.engine.Cluster(); len(s.Nodes) != 1 || s.Cluster == report.Cluster {
+		t.Errorf("the new cluster is %+v", s)
+	}
+	var held []lockkeeper.Status
+	for st, err := range fresh.engine.List(ms.ctx(), lockkeeper.Query{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, st)
+	}
+	if len(held) != 2 || held[0].Fence != fence || held[1].State != lockkeeper.Freezing {
+		t.Errorf("the new cluster has %+v, want the hold and a freeze", held)
+	}
+}
