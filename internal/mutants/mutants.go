@@ -273,6 +273,9 @@ var mutants = []mutant{
 		`		l.stamped = at
 		scratch, _ := table.Restore(r.table.Snapshot())
 		for o, q, rest, err := cutCall(batch[2:]); err == nil; o, q, rest, err = cutCall(rest) {
+			if q.setting != nil {
+				continue
+			}
 			if reply, refused := scratch.Step(&q.command); o.node == r.config.ID {
 				r.answer(Answer{Call: o.call, Reply: reply, Err: refused})
 			}

@@ -119,15 +119,15 @@ func (j *judge) stopped(m *machine, err error) {
 	j.stops[m] = err
 }
 
-// verdict returns everything that is wrong, of the tables and of the history.
+// verdict returns what is wrong, of the tables or else of the history.
 func (j *judge) verdict() []string {
 	faults := j.faults
-	if !j.profile.badClocks {
+	if !j.profile.badClocks && len(faults) == 0 {
 		rules := history.RulesOf(lockkeeper.Guarantees{
 			Features: lockkeeper.TableFeatures, FenceScope: lockkeeper.FencesOverAll,
 		})
 		rules.Running, rules.Forced = true, j.profile.steals
-		faults = append(faults, history.Judge(j.recorder.Events(), rules)...)
+		faults = history.Judge(j.recorder.Events(), rules)
 	}
 	return faults
 }

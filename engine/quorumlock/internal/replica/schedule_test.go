@@ -45,14 +45,17 @@ func (s schedule) String() string {
 // scheduleOf returns the faults of a world with that seed.
 func scheduleOf(p profile, seed uint64) (s schedule) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	kinds := len(faultKinds)
-	if !p.badClocks {
-		kinds-- // the last one
+	var kinds []int
+	for i, kind := range faultKinds {
+		bad := i == len(faultKinds)-1
+		if p.only == nil && (p.badClocks || !bad) || slices.Contains(p.only, kind.name) {
+			kinds = append(kinds, i)
+		}
 	}
 	for at := time.Duration(0); at < p.faults; {
 		s = append(s, fault{
 			at:    at,
-			kind:  random.IntN(kinds),
+			kind:  kinds[random.IntN(len(kinds))],
 			which: random.IntN(1 << 20),
 			lasts: 50*time.Millisecond + time.Duration(random.Int64N(int64(5*time.Second))),
 			seed:  random.Uint64(),

@@ -29,6 +29,7 @@ type world struct {
 	clients  []*client
 	recorder *history.Recorder
 	judge    judge
+	endsSoon bool           // with the first broken promise
 	seen     map[string]int // what happened, and how often
 	trace    []string       // the latest events, for the report of a failure
 }
@@ -37,6 +38,7 @@ type world struct {
 type profile struct {
 	machines, voters, clients int
 	faults                    time.Duration // how long faults happen
+	only                      []string      // the kinds of faults, by name; nil: all
 	quiet                     time.Duration // how long the world is whole after that
 	learners                  bool          // all machines that do not vote are learners, and never vote
 	badClocks                 bool          // clocks also jump ahead and run fast: then only the table must be right
@@ -114,7 +116,7 @@ func (w *world) after(d time.Duration, do func()) {
 func (w *world) run(d time.Duration) {
 	w.Helper()
 	end := w.now + d
-	for len(w.events) > 0 && w.events[0].at <= end {
+	for len(w.events) > 0 && w.events[0].at <= end && !(w.endsSoon && len(w.judge.faults) > 0) {
 		e := heap.Pop(&w.events).(simEvent)
 		w.now = e.at
 		e.do()
