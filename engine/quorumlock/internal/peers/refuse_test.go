@@ -118,6 +118,28 @@ func TestNodeExpelledDuringItsHandshakeIsRefused(t *testing.T) {
 	}
 }
 
+// The same at the node that makes the connection: it asks in the handshake, and again when CheckAllowed
+// sees the connection.
+func TestCallerEndsConnectionToNodeExpelledMeanwhile(t *testing.T) {
+	a := newCA(t)
+	var asked atomic.Int32
+	one := a.newNode(1, func(s *Settings, _ *bounds) {
+		s.Allow = func(*x509.Certificate) error {
+			if asked.Add(1) > 1 {
+				return errors.New("removed meanwhile")
+			}
+			return nil
+		}
+	})
+	t.Cleanup(one.Close)
+	two := a.start(2, nil)
+	one.Set(2, two.address)
+	one.log.wait(t, "not connected to a peer", "removed meanwhile")
+	if one.status(2).Connected {
+		t.Errorf("it has a connection: %+v", one.Status())
+	}
+}
+
 func TestUnknownFormIsRefusedWithWordsOnBothSides(t *testing.T) {
 	a := newCA(t)
 	one, two := a.newNode(1, nil), a.start(2, nil)
