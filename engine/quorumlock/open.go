@@ -30,6 +30,7 @@ type host struct {
 	full      atomic.Pointer[string] // why nothing can be written, while the disk is full
 	changed   chan struct{}          // filled when a setting has changed
 	ready     atomic.Bool            // a leader had contact with this node
+	stated    stated
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -52,6 +53,7 @@ func Open(ctx context.Context, folder string, c Config) (*Engine, error) {
 		return nil, err
 	}
 	h := &host{config: c, opened: time.Now(), store: store, changed: make(chan struct{}, 1)}
+	h.stated.changed = make(chan struct{})
 	h.life, h.end = context.WithCancel(context.Background())
 	e, err := h.start(folder)
 	if err != nil {
@@ -152,7 +154,9 @@ func (h *host) serve(e *Engine, l net.Listener) {
 	server := &join.Server{Settings: e.Settings(), Credentials: h.keys, Log: h.config.log()}
 	h.port = newPort(l, server.ServeConn, h.config.log())
 	h.running.Go(func() { _ = h.transport.Serve(h.port) }) // ends when either is closed
+	h.stateMembers(nil)                                    // before Open returns, the cluster's id is known
 	h.running.Go(func() { h.follow(e) })
+	h.running.Go(func() { h.followSuspension(e) })
 	h.running.Go(func() {
 		if _, err := e.node.Await(h.life, func(s replica.Status) bool { return s.Contact }); err == nil {
 			h.ready.Store(true)
@@ -245,6 +249,7 @@ func (h *host) connectMembers(v join.View, connected map[uint64]bool) {
 		}
 	}
 	h.transport.CheckAllowed()
+	h.stateMembers(members)
 }
 
 // correctAddresses states the addresses of this node, if the cluster knows it under others.

@@ -75,6 +75,8 @@ type Node struct {
 	status      replica.Status // at the latest tick
 	statusNews  chan struct{}  // closed at a tick with another status, and when the node is closed
 
+	statusSuspended bool // suspended at the latest tick
+
 	writable chan struct{} // filled when writes gets an element
 	quit     chan struct{} // closed with the node
 	running  sync.WaitGroup

@@ -16,7 +16,8 @@ func (n *Node) Status() replica.Status {
 }
 
 // Await returns the first status for which is returns true. It sees the present status, and then that of
-// each tick. If ctx ends before, or the node is closed, the error matches ErrUnavailable.
+// each tick at which it or Suspended has changed. If ctx ends before, or the node is closed, the error
+// matches ErrUnavailable.
 func (n *Node) Await(ctx context.Context, is func(replica.Status) bool) (replica.Status, error) {
 	for {
 		n.view.Lock()
@@ -39,10 +40,10 @@ func (n *Node) Await(ctx context.Context, is func(replica.Status) bool) (replica
 // followStatus notes the status once in each tick. The caller has locked the view.
 func (n *Node) followStatus() {
 	s := n.replica.Status()
-	if equal(&s, &n.status) {
+	if equal(&s, &n.status) && n.suspended == n.statusSuspended {
 		return
 	}
-	n.status = s
+	n.status, n.statusSuspended = s, n.suspended
 	close(n.statusNews)
 	n.statusNews = make(chan struct{})
 }
