@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -357,12 +356,12 @@ func (d *doctor) programs() {
 			continue
 		}
 		found = append(found, file)
-		others = append(others, file+" ("+versionOf(file)+")")
+		others = append(others, file)
 	}
 	this := self + " (" + version() + ")"
 	if len(others) > 0 {
 		d.wrong(lockkeeper.Doubtful, "versions", "this is "+this+"; in PATH there is also "+strings.Join(others, ", "),
-			"remove all but one, so that everybody runs the same")
+			"remove all but one, so that everybody runs the same; FILE version says which one it is")
 		return
 	}
 	d.fine("versions", "%s is the only lk", this)
@@ -376,20 +375,6 @@ func sameFile(file string, as []string) bool {
 		}
 	}
 	return false
-}
-
-// versionOf reads the version of a program from its file, without running it.
-func versionOf(file string) string {
-	info, err := buildinfo.ReadFile(file)
-	switch {
-	case err != nil:
-		return "another program"
-	case !strings.HasPrefix(info.Path, "github.com/lockkeeper/lockkeeper/"):
-		return info.Path
-	case info.Main.Version == "":
-		return "(devel)"
-	}
-	return info.Main.Version
 }
 
 // clock checks the time of day. No lock depends on it, but people read it.

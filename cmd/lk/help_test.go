@@ -96,10 +96,11 @@ func TestSystemNote(t *testing.T) {
 	}
 }
 
-func TestKeepIndented(t *testing.T) {
-	const text, want = "Codes:\n  2  bad\n  3  good\nEnd.\n\n  more", "Codes:\n\n      2  bad\n      3  " +
-		"good\n\nEnd.\n\n\n      more"
-	if got := keepIndented(text); got != want {
+// In manual pages, indented lines stay as they are, and nothing of a text is a command of roff.
+func TestTextInRoff(t *testing.T) {
+	const text = "Codes:\n  2  bad\n  3  good\nEnd.\n\n.x and C:\\y\n\n  more\n"
+	const want = "Codes:\n.EX\n  2  bad\n  3  good\n.EE\nEnd.\n.PP\n\\&.x and C:\\ey\n.PP\n.EX\n  more\n.EE\n"
+	if got := roffText(text); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
