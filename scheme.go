@@ -33,6 +33,10 @@ type Scheme struct {
 	// Server: the engine is a client of a Lockkeeper server.
 	Server bool
 
+	// Served: one process, a server, has such an engine open, and others use the server. It is so for
+	// every engine whose Guarantees.Reach is InProcess, too.
+	Served bool
+
 	// ReadOnly is the parameter of a URL, such as "mode=ro", with which Open changes nothing; ""
 	// if there is none. If the file does not exist, Open returns an error that matches
 	// [fs.ErrNotExist].
@@ -167,7 +171,7 @@ func CheckURL(url string) error {
 	}
 	var forms []string
 	for _, s := range Schemes() {
-		if s.Guarantees.Reach != InProcess { // a misspelt URL seldom means an engine in the process
+		if !s.Served && s.Guarantees.Reach != InProcess { // a misspelt URL seldom means one of these
 			forms = append(forms, s.Form)
 		}
 	}

@@ -25,8 +25,11 @@ func schemeOf(url string) *lockkeeper.Scheme {
 // hasTables reports whether the engine keeps its claims in tables that lk migrate makes.
 func hasTables(url string) bool { return schemeOf(url).Migrate != nil }
 
-// forOneProcess reports whether one process has the engine for itself.
-func forOneProcess(url string) bool { return schemeOf(url).Guarantees.Reach == lockkeeper.InProcess }
+// forOneProcess reports whether one process has the engine open for itself.
+func forOneProcess(url string) bool {
+	s := schemeOf(url)
+	return s.Served || s.Guarantees.Reach == lockkeeper.InProcess
+}
 
 // fileOf returns the file or directory that an engine's URL names; "" if it names none.
 func fileOf(url string) string {

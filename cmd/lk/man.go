@@ -84,7 +84,9 @@ func manDate() (time.Time, error) {
 	return time.Unix(unix, 0).UTC(), nil
 }
 
-func hasPage(c *cobra.Command) bool { return c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand() }
+func hasPage(c *cobra.Command) bool {
+	return c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand()
+}
 
 // pageName is the name of a command's page.
 func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }

@@ -73,7 +73,7 @@ there, and excludes all users of this machine. For several machines see lk serve
 	add(root, groupHold, a.newRun(), a.newGrab(), a.newRenew(), a.newKeep(), a.newRelease())
 	add(root, groupLook, a.newLs(), a.newWhy(), a.newWatch(), a.newStats(), a.newDoctor(), a.newBench())
 	add(root, groupOperate, a.newRevoke(), a.newFreeze(), a.newThaw())
-	add(root, groupServe, a.newServe(), a.newDrain(), a.newToken(), a.newCA(), a.newMigrate(), a.newDump(),
+	add(root, groupServe, a.newServe(), a.newCluster(), a.newDrain(), a.newToken(), a.newCA(), a.newMigrate(), a.newDump(),
 		a.newReset())
 	add(root, groupMore, a.newVersion(), a.newMan(), a.newGuardVerb())
 	root.SetHelpCommand(a.newHelp())
@@ -81,7 +81,7 @@ there, and excludes all users of this machine. For several machines see lk serve
 	root.InitDefaultCompletionCmd()
 	a.completion(root)
 	for _, c := range root.Commands() {
-		if slices.Contains([]string{"version", "man", "completion", "ca", "token", "help"}, c.Name()) {
+		if slices.Contains([]string{"version", "man", "completion", "ca", "token", "cluster", "help"}, c.Name()) {
 			a.withoutEngine(c)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 var programs = map[string]func(){
 	"lk":     func() { os.Exit(mainCode()) },
 	"await":  func() { os.Exit(await(os.Args[1:])) },
+	"until":  func() { os.Exit(until(os.Args[1], os.Args[2:])) },
 	"revoke": func() { os.Exit(revoke(os.Args[1])) },
 	"lkfew":  runFew,
 }
@@ -54,6 +55,12 @@ func TestSessionsAtServer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The sessions of operators of clusters, with several servers each.
+func TestClusterSessions(t *testing.T) {
+	testmode.NeedLong(t, "TestSessions/cluster is the short form")
+	runSessions(t, filepath.Join("testdata", "cluster"), "file", nil)
 }
 
 // runSessions runs the sessions in a folder where locks are kept in that way, which is a
@@ -126,6 +133,25 @@ func await(args []string) int {
 		case <-tick.C:
 		case <-late:
 			fmt.Fprintf(os.Stderr, "await: %s %s: not within %s; it has %q\n", filepath.Base(args[0]), pattern, patience, text)
+			return 1
+		}
+	}
+}
+
+// until runs a command until its output matches the expression, and prints that output.
+func until(expression string, command []string) int {
+	pattern := regexp.MustCompile(expression)
+	late := time.After(patience)
+	for {
+		text, err := exec.Command(command[0], command[1:]...).CombinedOutput()
+		if pattern.Match(text) {
+			os.Stdout.Write(text)
+			return 0
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-late:
+			fmt.Fprintf(os.Stderr, "until: %s of %q: not within %s; it prints %s (%v)\n", pattern, command, patience, text, err)
 			return 1
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/disklock"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
@@ -35,10 +36,14 @@ type serveOptions struct {
 	limits    serveLimits
 	logFormat string
 	logLevel  string
+	join      string // the file of a token
+	nodeFlags
 
-	engine    string      // URL of the served engine
-	hostNames []string    // parsed --http-hosts
-	file      *configFile // parsed --config; nil without it
+	joins     bool              // join the cluster of a token, if the folder has not joined before
+	node      quorumlock.Config // of the node of a cluster, by nodeFlags
+	engine    string            // URL of the served engine
+	hostNames []string          // parsed --http-hosts
+	file      *configFile       // parsed --config; nil without it
 }
 
 func (a *app) newServe() *cobra.Command {
@@ -58,7 +63,9 @@ process from a slow one. A restarted server finds its locks on disk; holders tha
 within their TTL keep them.
 
 --data or --engine names the engine to serve. LOCKKEEPER_URL does not, since it names the
-engine of clients.
+engine of clients. If --data names the folder of a node of a cluster, the server runs that
+node. With --join, it first makes the folder, and joins the cluster of the token in FILE;
+the same command runs the node from then on (lk help cluster).
 
 To listen on a network, require clients to authenticate, by tokens (--tokens, lk token) or
 certificates (--client-ca), over TLS (--tls-cert, --tls-key; lk ca creates certificates for
@@ -101,7 +108,11 @@ func (o *serveOptions) flags(a *app, f *pflag.FlagSet) {
 	f.StringVar(&o.http, "http", "", "`ADDR` to listen on for HTTP, or off (default 127.0.0.1:7421 and [::1]:7421; off "+
 		"if --listen is given)")
 	f.StringVar(&a.engineFlag, "engine", "", "`URL` of the engine to serve (default: that of --data)")
-	f.StringVar(&o.data, "data", "", "`DIR` to keep the locks in, the same as --engine disk:DIR; created if missing")
+	f.StringVar(&o.data, "data", "", "`DIR` to keep the locks in, created if missing: the same as --engine disk:DIR, or "+
+		"--engine cluster:DIR if it has a node")
+	f.StringVar(&o.join, "join", "", "`FILE` with a token (lk cluster token), by which DIR becomes a node of its cluster "+
+		"(default: the token in $"+quorumlock.TokenVariable+", if it is set)")
+	o.nodeFlags.add(f, "a new node")
 	f.StringVar(&o.tlsCert, "tls-cert", "",
 		"`FILE` (PEM) with the certificate chain of this server")
 	f.StringVar(&o.tlsKey, "tls-key", "", "`FILE` (PEM) with its key")
@@ -138,23 +149,25 @@ func (o *serveOptions) check(a *app, cmd *cobra.Command, args []string) {
 
 // checkEngine chooses the engine to serve.
 func (o *serveOptions) checkEngine(a *app, cmd *cobra.Command) {
+	_, given := os.LookupEnv(quorumlock.TokenVariable)
+	o.joins = given || o.join != ""
 	o.engine = a.engineFlag
 	switch given := cmd.Flags().Changed; {
 	case given("data") && o.engine != "":
-		a.bad.addf("--data and --engine exclude each other: --data %s is --engine %s", o.data, disklock.URL(o.data))
+		a.bad.addf("--data and --engine exclude each other: --data %s is --engine %s", o.data, o.folderURL(o.data))
 		return
 	case given("data") && o.data == "":
 		a.bad.addf("--data is empty: name a directory")
 		return
 	case given("data"):
-		o.engine = disklock.URL(o.data)
+		o.engine = o.folderURL(o.data)
 	case o.engine == "":
-		folder, err := stateFolder()
+		folder, err := o.defaultFolder()
 		if err != nil {
 			a.bad.add(err)
 			return
 		}
-		o.engine = disklock.URL(filepath.Join(folder, "server"))
+		o.engine = o.folderURL(folder)
 	}
 	if schemeOf(o.engine).Server {
 		a.bad.addf("--engine %s is a server already: clients can connect to it directly",
@@ -167,6 +180,40 @@ func (o *serveOptions) checkEngine(a *app, cmd *cobra.Command) {
 	}
 	o.engine = url
 	a.bad.add(err)
+	o.checkNode(a, cmd)
+}
+
+// defaultFolder returns the folder of the locks of a user who names none: that of the user's node, if
+// there is one.
+func (o *serveOptions) defaultFolder() (string, error) {
+	node, err := defaultNodeFolder()
+	if err != nil || o.joins || quorumlock.HasNode(node) {
+		return node, err
+	}
+	folder, err := stateFolder()
+	return filepath.Join(folder, "server"), err
+}
+
+// folderURL returns the URL of the engine that keeps its locks in the folder.
+func (o *serveOptions) folderURL(folder string) string {
+	if o.joins || quorumlock.HasNode(folder) {
+		return quorumlock.URL(folder)
+	}
+	return disklock.URL(folder)
+}
+
+// checkNode reads the flags about a node.
+func (o *serveOptions) checkNode(a *app, cmd *cobra.Command) {
+	o.node = o.nodeFlags.config(a)
+	if quorumlock.FolderOf(o.engine) != "" || o.engine == "" {
+		return
+	}
+	for _, flag := range []string{"join", "name", "peers", "advertise", "rank"} {
+		if cmd.Flags().Changed(flag) {
+			a.bad.addf("--%s is about a node of a cluster, and %s is none: lk cluster init makes the first node, --join FILE "+
+				"another one", flag, lockkeeper.RedactURL(o.engine))
+		}
+	}
 }
 
 // checkSecurity collects flags about security that contradict each other.

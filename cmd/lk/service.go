@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
 	"github.com/lockkeeper/lockkeeper/internal/gctune"
 	"github.com/lockkeeper/lockkeeper/internal/otlp"
 	"github.com/lockkeeper/lockkeeper/internal/pki"
@@ -37,18 +38,20 @@ type service struct {
 	options *serveOptions
 	log     *slog.Logger
 
-	engine  lockkeeper.Engine // the served engine, without access control
-	gate    *access.Gate
-	audit   *observe.Audit // nil without --audit
-	metrics *observe.Metrics
-	watch   *observe.Watch // nil without HTTP and audit log: it costs a busy server a fifth of its throughput
-	health  *observe.Health
-	wire    *server.Server
-	web     *http.Server // nil if HTTP is off
-	tls     *tls.Config  // nil: in the clear
-	webTLS  *tls.Config  // likewise, of HTTP
-	cert    *pki.Certificate
-	traces  func(context.Context) error // sends the remaining traces
+	engine    lockkeeper.Engine  // the served engine, without access control
+	node      *quorumlock.Engine // the same if it is a node of a cluster; else nil
+	operators net.Listener       // of lk cluster; nil without a node
+	gate      *access.Gate
+	audit     *observe.Audit // nil without --audit
+	metrics   *observe.Metrics
+	watch     *observe.Watch // nil without HTTP and audit log: it costs a busy server a fifth of its throughput
+	health    *observe.Health
+	wire      *server.Server
+	web       *http.Server // nil if HTTP is off
+	tls       *tls.Config  // nil: in the clear
+	webTLS    *tls.Config  // likewise, of HTTP
+	cert      *pki.Certificate
+	traces    func(context.Context) error // sends the remaining traces
 
 	life    context.Context // of the goroutines in beside; close cancels it
 	kill    context.CancelFunc
@@ -85,7 +88,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
 		}
 		defer closeAll(pages)
 	}
-	if err := s.open(ctx, policy); err != nil {
+	if err := s.open(ctx, policy, listeners[0]); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
@@ -115,8 +118,8 @@ func (s *service) credentials() (*access.Policy, error) {
 	return policy, nil
 }
 
-// open opens the engine, and builds everything around it.
-func (s *service) open(ctx context.Context, policy *access.Policy) error {
+// open opens the engine, and builds everything around it. Clients will connect to l.
+func (s *service) open(ctx context.Context, policy *access.Policy, l net.Listener) error {
 	o := s.options
 	var err error
 	if o.audit != "" {
@@ -124,7 +127,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy) error {
 			return fmt.Errorf("--audit: %w", err)
 		}
 	}
-	e, err := s.app.open(ctx, o.engine)
+	e, err := s.openEngine(ctx, l)
 	if err != nil {
 		s.audit.Close()
 		return fmt.Errorf("%s: %w%s", lockkeeper.RedactURL(o.engine), err, o.another(err))
@@ -188,6 +191,20 @@ func (s *service) wireServer(e lockkeeper.Engine) *server.Server {
 	return server.New(s.engine, o)
 }
 
+// openEngine opens the served engine.
+func (s *service) openEngine(ctx context.Context, l net.Listener) (lockkeeper.Engine, error) {
+	folder := quorumlock.FolderOf(s.options.engine)
+	if folder == "" {
+		return s.app.open(ctx, s.options.engine)
+	}
+	node, err := s.openNode(ctx, folder, l)
+	if err != nil {
+		return nil, err // not a nil node as an engine
+	}
+	s.node = node
+	return node, nil
+}
+
 // another returns a hint for the error that another process uses the directory of the locks; else
 // "".
 func (o *serveOptions) another(err error) string {
@@ -200,7 +217,7 @@ func (o *serveOptions) another(err error) string {
 
 // run starts to serve. The channel receives the error of a listener that fails.
 func (s *service) run(hup <-chan os.Signal, listeners, pages []net.Listener) <-chan error {
-	failed := make(chan error, len(listeners)+len(pages))
+	failed := make(chan error, len(listeners)+len(pages)+1)
 	for _, l := range listeners {
 		if s.tls != nil {
 			l = tls.NewListener(l, s.tls)
@@ -226,6 +243,7 @@ func (s *service) run(hup <-chan os.Signal, listeners, pages []net.Listener) <-c
 		s.beside.Go(func() { s.watch.Run(s.life) })
 	}
 	s.beside.Go(func() { newPolicyWatch(s.options, s.gate, s.log).run(s.life, s.hangups(hup)) })
+	s.serveOperators(failed)
 	s.audit.Started(s.options.engine)
 	return failed
 }

@@ -6,6 +6,7 @@ package all
 import (
 	_ "github.com/lockkeeper/lockkeeper/engine/disklock"
 	_ "github.com/lockkeeper/lockkeeper/engine/memlock"
+	_ "github.com/lockkeeper/lockkeeper/engine/quorumlock"
 	_ "github.com/lockkeeper/lockkeeper/engine/redlock"
 	_ "github.com/lockkeeper/lockkeeper/engine/remote"
 	_ "github.com/lockkeeper/lockkeeper/engine/sqlitelock"

@@ -15,7 +15,7 @@ type Config struct {
 	Name string
 
 	// Listen is the address of the listener for other nodes and for new ones: HOST:PORT, or :PORT. Only
-	// Open listens.
+	// Open listens; with "", at the address that the cluster knows.
 	Listen string
 
 	// Advertise is where other nodes reach Listen: an IP address and a port, such as 10.0.0.1:7430. ""

@@ -20,7 +20,7 @@ type Refusal = join.Refusal
 // ParseToken reads the text of a token. Its errors do not repeat the text.
 func ParseToken(text string) (Token, error) { return join.ParseToken(text) }
 
-// ReadToken reads the token in a file, or if file is "", in the environment variable LK_JOIN_TOKEN. It
+// ReadToken reads the token in a file, or if file is "", in the environment variable LOCKKEEPER_JOIN_TOKEN. It
 // refuses a file that other users may read.
 func ReadToken(file string) (Token, error) { return join.ReadToken(file) }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,27 +80,59 @@ func (h *host) start(folder string) (*Engine, error) {
 	if h.keys, err = join.OpenCredentials(folder, join.Identity(h.store.Identity())); err != nil {
 		return nil, err
 	}
-	listener, err := new(net.ListenConfig).Listen(h.life, "tcp", h.config.Listen)
-	if err != nil {
-		return nil, &lockkeeper.Error{
-			Err:    lockkeeper.ErrUnavailable,
-			Detail: fmt.Sprintf("can't listen for other nodes at %q", h.config.Listen),
-			Cause:  err,
-		}
-	}
 	e := &Engine{host: h}
-	if err = h.connect(e); err == nil {
-		err = e.run(state)
+	if err = h.connect(e); err != nil {
+		return nil, err
+	}
+	var listener net.Listener
+	if err = e.run(state); err == nil {
+		if listener, err = h.listen(e); err != nil {
+			e.node.Close()
+		}
 	}
 	if err != nil {
-		listener.Close()
-		if h.transport != nil {
-			h.transport.Close()
-		}
+		h.transport.Close()
 		return nil, err
 	}
 	h.serve(e, listener)
 	return e, nil
+}
+
+// listen listens for other nodes: at Config.Listen, else where the cluster knows this node.
+func (h *host) listen(e *Engine) (net.Listener, error) {
+	at := h.config.Listen
+	if at == "" {
+		address, err := h.knownAddress(e)
+		if err != nil {
+			return nil, err
+		}
+		at = address.String()
+	}
+	l, err := new(net.ListenConfig).Listen(h.life, "tcp", at)
+	if err != nil {
+		return nil, &lockkeeper.Error{
+			Err:    lockkeeper.ErrUnavailable,
+			Detail: fmt.Sprintf("can't listen for other nodes at %q", at),
+			Cause:  err,
+		}
+	}
+	return l, nil
+}
+
+// knownAddress returns the address at which the cluster knows this node, as far as this node knows.
+func (h *host) knownAddress(e *Engine) (netip.AddrPort, error) {
+	own := h.store.Identity()
+	n, err := memberOf(e.Settings().Known(), own.Name)
+	if err != nil || n.ID == own.ID {
+		return n.Address, err
+	}
+	for i := range h.known {
+		if h.known[i].ID == own.ID {
+			return h.known[i].Address, nil
+		}
+	}
+	return netip.AddrPort{}, lockkeeper.Invalid("this node does not know where to listen for other nodes: name the " +
+		"address")
 }
 
 // connect makes the transport, without peers.

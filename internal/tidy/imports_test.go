@@ -62,7 +62,8 @@ var house = []room{
 	// what a node of a cluster has on its disk
 	{"engine/quorumlock/internal/storage", ". internal/dbfolder engine/quorumlock/internal/replica",
 		"go.etcd.io/raft/v3 google.golang.org/protobuf"},
-	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote engine/redlock", ""},
+	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote engine/redlock " +
+		"engine/quorumlock", ""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
 	{"internal/serve/limits", ".", "golang.org/x/sync"},
@@ -82,8 +83,8 @@ var house = []room{
 	{"semaphore", "", ""}, // the standard library alone
 	{"fence", "", ""},     // likewise
 
-	{"cmd/lk", ". engine/all engine/disklock engine/remote engine/sqlitelock grab internal/serve/server " +
-		"internal/serve/wire " +
+	{"cmd/lk", ". engine/all engine/disklock engine/quorumlock engine/remote engine/sqlitelock grab " +
+		"internal/serve/server internal/serve/wire internal/serve/control " +
 		"internal/serve/access internal/serve/limits internal/serve/httpapi internal/serve/observe tracing internal/otlp " +
 		"internal/duration internal/listing internal/supervise internal/gctune internal/pki internal/load",
 		"go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +

@@ -46,7 +46,7 @@ const (
 const TokenPrefix = "lkjoin_"
 
 // TokenVariable is the environment variable that may have the text of a token.
-const TokenVariable = "LK_JOIN_TOKEN"
+const TokenVariable = "LOCKKEEPER_JOIN_TOKEN"
 
 const tokenForm = 1
 

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/control"
+)
+
+func (a *app) newClusterInit(o *clusterOptions) *cobra.Command {
+	n := &nodeFlags{}
+	var c quorumlock.Config
+	cmd := &cobra.Command{
+		Use:        "init",
+		SuggestFor: []string{"create", "new", "bootstrap", "found"},
+		Short:      "Make the folder of the first node of a new cluster",
+		Long: `Make the folder of the first node of a new cluster: with a certificate authority for the
+nodes, the node's key, and an empty log. lk serve then runs the node. A folder that has a
+node already is refused.
+
+The folder has the keys of the whole cluster, as that of every node: keep it to the user of
+the server. docs/engines/cluster-certificates.md says more.`,
+		Example: `  # the first node, on a machine that others reach as 10.0.0.1
+  lk cluster init --peers 10.0.0.1
+  lk serve --listen 10.0.0.1:7420 --tokens tokens --tls-cert server.pem --tls-key server-key.pem
+
+  # in a folder of its own, under a name
+  lk cluster init --data /var/lib/lockkeeper --name one --peers 10.0.0.1:7430`,
+		Args: a.checkedAlone(func(_ *cobra.Command, args []string) {
+			if len(args) > 0 {
+				a.bad.addf("%s: lk cluster init takes none; --data names the folder", plural(len(args), "argument"))
+			}
+			if n.peers == "" {
+				a.bad.add(errNoPeers)
+			}
+			c = n.config(a)
+		}),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.clusterInit(cmd.Context(), o, c) }),
+	}
+	n.add(cmd.Flags(), "the first node")
+	return cmd
+}
+
+func (a *app) clusterInit(_ context.Context, o *clusterOptions, c quorumlock.Config) error {
+	folder, err := o.folder()
+	if err != nil {
+		return err
+	}
+	if err := control.CheckFolder(folder); err != nil {
+		return err
+	}
+	c.Name = cmp.Or(c.Name, defaultNodeName())
+	if err := quorumlock.Found(folder, c, nil); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stderr, "lk: %s has the first node of a new cluster, %q; to run it: lk serve%s\n", folder, c.Name,
+		o.dataFlag(folder))
+	return nil
+}
+
+// dataFlag returns the flag that names the folder, after a space; "" if it is the default.
+func (o *clusterOptions) dataFlag(folder string) string {
+	if usual, err := defaultNodeFolder(); err == nil && usual == folder {
+		return ""
+	}
+	return " --data " + folder
+}

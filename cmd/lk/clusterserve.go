@@ -1,0 +1,142 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/control"
+)
+
+// The verbs by which lk cluster asks a server.
+const (
+	statusVerb   = "cluster status"
+	tokenVerb    = "cluster token"
+	tokensVerb   = "cluster tokens"
+	withdrawVerb = "cluster withdraw"
+	removeVerb   = "cluster remove"
+	transferVerb = "cluster transfer"
+	rankVerb     = "cluster rank"
+	votersVerb   = "cluster voters"
+)
+
+// clusterVerbs returns what a node does for lk cluster.
+func clusterVerbs(e *quorumlock.Engine) map[string]control.Verb {
+	return map[string]control.Verb{
+		statusVerb: func(context.Context, json.RawMessage) (any, error) { return e.Cluster(), nil },
+		tokenVerb: decoded(func(ctx context.Context, life time.Duration) (any, error) {
+			token, err := e.CreateToken(ctx, life)
+			return token.String(), err
+		}),
+		tokensVerb: func(context.Context, json.RawMessage) (any, error) { return e.Tokens() },
+		withdrawVerb: decoded(func(ctx context.Context, id string) (any, error) {
+			return nil, e.WithdrawToken(ctx, id)
+		}),
+		removeVerb: decoded(func(ctx context.Context, c nodeChange) (any, error) {
+			return nil, e.Remove(ctx, c.Node, c.Note)
+		}),
+		transferVerb: decoded(func(ctx context.Context, c nodeChange) (any, error) {
+			return nil, e.Transfer(ctx, c.Node)
+		}),
+		rankVerb: decoded(func(ctx context.Context, c nodeChange) (any, error) {
+			return nil, e.SetRank(ctx, c.Node, c.Rank)
+		}),
+		votersVerb: decoded(func(ctx context.Context, number int) (any, error) {
+			return nil, e.SetVoters(ctx, number)
+		}),
+	}
+}
+
+// decoded returns the verb that calls do with its arguments.
+func decoded[T any](do func(context.Context, T) (any, error)) control.Verb {
+	return func(ctx context.Context, text json.RawMessage) (any, error) {
+		var arguments T
+		if err := json.Unmarshal(text, &arguments); err != nil {
+			return nil, lockkeeper.Invalid("the arguments: %v", err)
+		}
+		return do(ctx, arguments)
+	}
+}
+
+// openNode opens the node of the served folder. With --join, it joins the cluster of the token first,
+// unless it has done that before; a signal ends the wait for that.
+func (s *service) openNode(ctx context.Context, folder string, l net.Listener) (*quorumlock.Engine, error) {
+	o := s.options
+	if err := control.CheckFolder(folder); err != nil {
+		return nil, err
+	}
+	c := o.node
+	c.Logger = s.log
+	c.ClientAddress = s.clientAddress(l, c)
+	if o.joins && !quorumlock.HasJoined(folder) {
+		if err := s.join(ctx, folder, c); err != nil {
+			return nil, err
+		}
+	}
+	e, err := quorumlock.Open(ctx, folder, c)
+	if err != nil {
+		return nil, err
+	}
+	if s.operators, err = control.Listen(folder); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+// serveOperators answers lk cluster, if a node is served.
+func (s *service) serveOperators(failed chan<- error) {
+	if s.node == nil {
+		return
+	}
+	s.beside.Go(func() {
+		if err := control.Serve(s.life, s.operators, clusterVerbs(s.node), s.log); err != nil {
+			failed <- err
+		}
+	})
+}
+
+// join makes the folder a node of the cluster of the token.
+func (s *service) join(ctx context.Context, folder string, c quorumlock.Config) error {
+	o := s.options
+	if c.Listen == "" {
+		return &exit{code: exitUsage, say: errNoPeers}
+	}
+	token, err := quorumlock.ReadToken(o.join)
+	if err != nil {
+		return &exit{code: exitUsage, say: fmt.Errorf("--join: %w", err)}
+	}
+	if c.Name == "" {
+		c.Name = defaultNodeName()
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s.log.Info("joins a cluster", "folder", folder, "name", c.Name)
+	err = quorumlock.Join(ctx, folder, token, c)
+	if refusal, ok := errors.AsType[*quorumlock.Refusal](err); ok {
+		return &exit{code: exitDenied, say: fmt.Errorf("the cluster does not let this node in: %w", refusal)}
+	}
+	if err == nil {
+		s.log.Info("has joined the cluster", "folder", folder, "name", c.Name)
+	}
+	return err
+}
+
+// clientAddress returns where clients reach this node; "" if only those on this machine do, though
+// nodes are on several.
+func (s *service) clientAddress(l net.Listener, c quorumlock.Config) string {
+	at, err := netip.ParseAddrPort(cmp.Or(c.Advertise, c.Listen))
+	if l.Addr().(*net.TCPAddr).IP.IsLoopback() && err == nil && !at.Addr().IsLoopback() {
+		return ""
+	}
+	return s.usable(l)
+}

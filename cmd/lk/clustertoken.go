@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
+)
+
+// joinTokenOptions are the arguments of lk cluster token and its subcommands.
+type joinTokenOptions struct {
+	*clusterOptions
+	life time.Duration
+	id   string
+	json bool
+}
+
+func (a *app) newClusterToken(c *clusterOptions) *cobra.Command {
+	o := &joinTokenOptions{clusterOptions: c}
+	cmd := &cobra.Command{
+		Use:        "token",
+		SuggestFor: []string{"add", "invite", "join-token"},
+		Short:      "Print a token by which one new node joins",
+		Long: `Print a token by which one new node joins the cluster. It is valid once, for an hour, and
+names the cluster's authority, so the new node gives the secret to nobody else.
+
+Keep it secret: who has it becomes a node, with a copy of the keys of the cluster. Copy it to
+the new machine as a file that only its server's user can read, and give that to
+lk serve --join FILE; or set ` + quorumlock.TokenVariable + ` there.`,
+		Example: `  # for one more node
+  (umask 077; lk cluster token >token)
+  scp -p token two.example.com:
+
+  # and there
+  lk serve --join token --peers 10.0.0.2 --listen 10.0.0.2:7420 --insecure`,
+		Args: a.takes(0, 0),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.joinTokenNew(cmd.Context(), o) }),
+	}
+	o.life = quorumlock.DefaultTokenLife
+	addSpan(cmd, &a.bad, &o.life, "life", 0, "the token ends D from now: 1m to 7d")
+	cmd.AddCommand(a.newJoinTokenLs(o), a.newJoinTokenWithdraw(o))
+	return cmd
+}
+
+func (a *app) newJoinTokenLs(o *joinTokenOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List join tokens, without their secrets",
+		Long: "List the join tokens that were not withdrawn: their names, until when they can be used, and by " +
+			"whom they were.",
+		Example: `  # all join tokens
+  lk cluster token ls
+
+  # those that nobody has used
+  lk cluster token ls --json | jq -r 'select(.used_by == null).id'`,
+		Args: a.takes(0, 0),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.joinTokenLs(cmd.Context(), o) }),
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print one JSON object a line; durations are in seconds")
+	return cmd
+}
+
+func (a *app) newJoinTokenWithdraw(o *joinTokenOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "withdraw ID",
+		Short: "Make a join token useless",
+		Long:  "Make the join token of that name, as lk cluster token ls prints it, useless. A node that joined by it stays.",
+		Example: `  # what is it called?
+  lk cluster token ls
+
+  # a token that was lost
+  lk cluster token withdraw 3f9a1c0be2d45a60`,
+		Args: a.checkedAlone(func(_ *cobra.Command, args []string) {
+			if len(args) != 1 {
+				a.bad.addf("%s: name one, as lk cluster token ls prints it", plural(len(args), "token"))
+				return
+			}
+			o.id = args[0]
+		}),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			if err := o.ask(cmd.Context(), withdrawVerb, o.id, nil); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.stderr, "lk: nobody can join by that token any more")
+			return nil
+		}),
+	}
+}
+
+func (a *app) joinTokenNew(ctx context.Context, o *joinTokenOptions) error {
+	var text string
+	if err := o.ask(ctx, tokenVerb, o.life, &text); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.stdout, text)
+	fmt.Fprintf(a.stderr, "lk: one node can join by this token within %s: lk serve --join FILE --peers ADDR, on its "+
+		"machine; keep the token secret until then\n", duration.Text(o.life))
+	return nil
+}
+
+func (a *app) joinTokenLs(ctx context.Context, o *joinTokenOptions) error {
+	var tokens []quorumlock.TokenStatus
+	if err := o.ask(ctx, tokensVerb, nil, &tokens); err != nil {
+		return err
+	}
+	if len(tokens) == 0 {
+		fmt.Fprintln(a.stderr, "lk: there is no join token: lk cluster token makes one")
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	for i := range tokens {
+		t := &tokens[i]
+		if o.json {
+			row := joinTokenRow{ID: t.ID, Left: t.Left.Seconds(), UsedBy: t.UsedBy}
+			if err := json.NewEncoder(a.stdout).Encode(row); err != nil {
+				return err
+			}
+			continue
+		}
+		state := "unused"
+		if t.UsedBy != "" {
+			state = "used by " + t.UsedBy
+		}
+		left := "ended"
+		if t.Left > 0 {
+			left = "for " + duration.Remaining(t.Left) + " more"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", t.ID, state, left)
+	}
+	return w.Flush()
+}
+
+// joinTokenRow is a join token in JSON.
+type joinTokenRow struct {
+	ID     string  `json:"id"`
+	Left   float64 `json:"left"` // seconds; 0: it has ended
+	UsedBy string  `json:"used_by,omitempty"`
+}

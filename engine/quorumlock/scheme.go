@@ -1,0 +1,77 @@
+package quorumlock
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
+)
+
+// prefix begins a URL of this engine; the name of the folder follows without escapes.
+const prefix = "cluster:"
+
+// URL returns the URL of the node whose folder it is.
+func URL(folder string) string { return prefix + folder }
+
+// FolderOf returns the folder that a URL of this engine names; "" if it is a URL of another one.
+func FolderOf(url string) string {
+	folder, ok := strings.CutPrefix(url, prefix)
+	if !ok || folder == "" {
+		return ""
+	}
+	return filepath.Clean(folder)
+}
+
+// The files by which a folder shows what it is, see packages storage and join.
+const (
+	logFile    = "node.db"
+	joinedFile = "joined.json"
+)
+
+// HasNode reports whether the folder is that of a node, though it may be damaged or have lost its log.
+func HasNode(folder string) bool { return exists(folder, logFile) || exists(folder, joinedFile) }
+
+// HasJoined reports whether Join has returned nil for this folder, and its log is there.
+func HasJoined(folder string) bool { return exists(folder, logFile) && exists(folder, joinedFile) }
+
+func exists(folder, file string) bool {
+	_, err := os.Stat(filepath.Join(folder, file))
+	return err == nil
+}
+
+// TokenVariable is the environment variable that may have the text of a join token.
+const TokenVariable = join.TokenVariable
+
+func init() {
+	lockkeeper.Register(lockkeeper.Scheme{
+		Names:      []string{"cluster"},
+		Form:       "cluster:DIR",
+		Example:    "cluster:/var/lib/lockkeeper",
+		About:      "a majority of servers, of which this directory is one",
+		Help:       "locks in a cluster of lk serve, one of which has this directory; lk cluster makes it",
+		Page:       "docs/engines/cluster.md",
+		Guarantees: guarantees(),
+		File:       true,
+		Served:     true,
+		Variables:  []string{TokenVariable},
+		Misspelt:   []string{"quorum", "raft"},
+		Check:      checkURL,
+		Open: func(ctx context.Context, url string) (lockkeeper.Engine, error) {
+			return Open(ctx, FolderOf(url), Config{})
+		},
+	})
+}
+
+func checkURL(url string) error {
+	switch folder := strings.TrimPrefix(url, prefix); {
+	case folder == "":
+		return lockkeeper.Invalid("engine %q names no directory: write cluster:DIR, such as cluster:/var/lib/lockkeeper", url)
+	case strings.HasPrefix(folder, "//") && !strings.HasPrefix(folder, "///"):
+		return lockkeeper.Invalid("engine %q names a host: write cluster:DIR, such as cluster:%s, on that host; clients use "+
+			"lk://%s", url, folder[1:], strings.TrimPrefix(folder, "//"))
+	}
+	return nil
+}
