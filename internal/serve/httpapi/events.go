@@ -21,25 +21,34 @@ var eventRoutes = []route{
 	{"GET /v1/events", false, (*call).events},
 }
 
+// maxPast is the largest number of earlier changes that a stream begins with.
+const maxPast = 4096
+
 // A stream sends changes to one client, as server-sent events.
 type stream struct {
 	*call
 	query lockkeeper.Query
+	past  bool // it begins with earlier changes
 	mark  mark
 	text  bytes.Buffer // not sent yet
 }
 
 // events is GET /v1/events. The stream is
 //
-//	snapshot* ready (change | reset snapshot* ready)*
+//	past* snapshot* ready (change | reset snapshot* ready)*
 //
-// A snapshot is a claim that exists when the stream begins. After a reset the client must forget
-// everything. Of two events of one claim, the one with the higher change is newer. The id of a
+// A past event is a change before the snapshot: with past=true the stream begins with those that the
+// server still has. A snapshot is a claim that exists when the stream begins. After a reset the client
+// must forget everything. Of two events of one claim, the one with the higher change is newer. The id of a
 // change, or of ready, resumes the stream after that event.
 func (c *call) events() error {
 	var m mistakes
-	values := c.query(&m, "path", "session", "last_event_id")
+	values := c.query(&m, "path", "session", "last_event_id", "past")
 	q := selection(values.Get("path"), values.Get("session"), &m)
+	past := values.Get("past")
+	if past != "" && past != "true" {
+		m.addf("past is %s: write past=true, or leave it out", quoted(past))
+	}
 	if err := m.err(); err != nil {
 		return err
 	}
@@ -60,7 +69,7 @@ func (c *call) events() error {
 	if last == "" {
 		last = values.Get("last_event_id")
 	}
-	s := &stream{call: c, query: q, mark: markOf(last)}
+	s := &stream{call: c, query: q, past: past != "", mark: markOf(last)}
 	_, _, known := c.api.feed.after(s.mark)
 	header := c.w.Header()
 	header.Set("Content-Type", "text/event-stream")
@@ -119,23 +128,40 @@ func (s *stream) flush() error {
 	return err
 }
 
-// snapshot sends all claims. The id of a snapshot event cannot be resumed: a client that
-// disconnects before ready starts again.
+// flushFull sends the text if it is long.
+func (s *stream) flushFull() error {
+	if s.text.Len() < 32<<10 {
+		return nil
+	}
+	return s.flush()
+}
+
+// snapshot sends all claims, after the earlier changes that the client asked for. The id of a
+// snapshot event cannot be resumed: a client that disconnects before ready starts again.
 func (s *stream) snapshot() error {
 	s.api.feed.awaitStart(s.r.Context())
 	s.mark = s.api.feed.now() // changes from here on follow, some of them a second time
 	ctx, cancel := context.WithTimeout(s.r.Context(), snapshotTimeout)
 	defer cancel()
 	id := s.mark.String() + ".part"
+	if s.past {
+		s.past = false // a later snapshot follows changes that the client has
+		for _, ev := range s.api.feed.until(s.mark, maxPast) {
+			if st, shown := s.pass.Shows(ev.aged()); shown && s.query.Selects(&st) {
+				s.append("past", id, &st)
+			}
+			if err := s.flushFull(); err != nil {
+				return err
+			}
+		}
+	}
 	for st, err := range s.engine().List(ctx, s.query) {
 		if err != nil {
 			return err
 		}
 		s.append("snapshot", id, &st)
-		if s.text.Len() > 32<<10 {
-			if err := s.flush(); err != nil {
-				return err
-			}
+		if err := s.flushFull(); err != nil {
+			return err
 		}
 	}
 	s.append("ready", s.mark.String(), nil)

@@ -30,7 +30,7 @@ func heard(t *testing.T, from <-chan said) (text, last string) {
 			}
 			switch s.event {
 			case "":
-			case "snapshot", "change":
+			case "past", "snapshot", "change":
 				var st lockkeeper.Status
 				if err := json.Unmarshal([]byte(s.data), &st); err != nil {
 					t.Fatalf("%v: %s", err, s.data)
@@ -94,6 +94,45 @@ func TestEvents(t *testing.T) {
 			t.Errorf("the server stops: %s", text)
 		}
 		_ = b
+	})
+}
+
+// TestStreamBeginsWithThePast: with past=true a stream first has the changes that an earlier one had,
+// with their ages, as far as its filter and its rights show them.
+func TestStreamBeginsWithThePast(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		w.holds(`{"path":"db","as":"before","limit":2,"ttl":"1h"}`)
+		ctx, cancel := context.WithCancel(w.Context())
+		w.listen(ctx, "/v1/events?past=true")
+		w.pass(time.Second)
+		a := w.holds(`{"path":"db","as":"a","limit":2,"ttl":"1h"}`)
+		w.holds(`{"path":"elsewhere","as":"e","ttl":"1h"}`)
+		w.want(w.ask("DELETE", a.header.Get("Location"), ""), 204, "")
+		cancel()
+		w.pass(linger / 2)
+		ctx, cancel = context.WithCancel(w.Context())
+		defer cancel()
+		stream := w.listen(ctx, "/v1/events?path=db&past=true")
+		first := <-stream
+		for first.event == "" {
+			first = <-stream
+		}
+		var st struct{ Age float64 }
+		if err := json.Unmarshal([]byte(first.data), &st); err != nil || st.Age != (linger/2).Seconds() {
+			t.Errorf("the age is %v (%v)", st.Age, err)
+		}
+		w.pass(time.Second)
+		if text, _ := heard(t, stream); first.event != "past" || text != "past a ended, snapshot before held, ready" {
+			t.Errorf("%s, %s", first.event, text)
+		}
+		w.want(w.ask("GET", "/v1/events?past=1", ""), 400, "invalid")
+		f := w.apis[0].feed
+		if n := len(f.until(f.now(), 2)); n != 2 {
+			t.Errorf("the latest 2 of 3 changes are %d", n)
+		}
+		if n := len(f.until(mark{f.life, f.first}, 2)); n != 1 {
+			t.Errorf("the changes until the first are %d", n)
+		}
 	})
 }
 

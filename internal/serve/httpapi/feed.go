@@ -17,7 +17,7 @@ import (
 const (
 	maxEvents     = 16_384
 	maxEventBytes = 16 << 20
-	linger        = time.Minute            // between its last stream and its end, so that a client can resume
+	linger        = 10 * time.Minute       // between its last stream and its end, so that a client can resume
 	underWay      = 100 * time.Millisecond // an engine without changes counts as followed after that time
 )
 
@@ -265,6 +265,17 @@ func (f *feed) now() mark {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return mark{f.life, f.first + uint64(len(f.events)) - 1}
+}
+
+// until returns the latest n events up to a mark, in order.
+func (f *feed) until(m mark, n int) []event {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.life == "" || m.life != f.life || m.number < f.first {
+		return nil
+	}
+	events := f.events[:min(m.number+1-f.first, uint64(len(f.events)))]
+	return append([]event(nil), events[max(0, len(events)-n):]...)
 }
 
 // after returns some of the events after a mark, and a channel that is closed at the next event. ok
