@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -17,7 +18,7 @@ import (
 
 // A town is a server with locks: ops may do everything, ci may lock, eye may look at site.
 type town struct {
-	*testing.T
+	testing.TB
 	engine lockkeeper.Engine
 	api    *httpapi.API
 	server *http.Server
@@ -25,8 +26,8 @@ type town struct {
 	secret map[string]string
 }
 
-func newTown(t *testing.T) *town {
-	w := &town{T: t, engine: memlock.New(), secret: make(map[string]string), at: "127.0.0.1:0"}
+func newTown(t testing.TB) *town {
+	w := &town{TB: t, engine: memlock.New(), secret: make(map[string]string), at: "127.0.0.1:0"}
 	t.Cleanup(func() { w.engine.Close() })
 	policy := new(access.Policy)
 	for name, rule := range map[string]access.Rule{
@@ -168,6 +169,7 @@ func TestPageInABrowser(t *testing.T) {
 		c.shows("after/the/cut")
 	})
 	t.Run("pictures and contrast", func(t *testing.T) { looksGood(t, c) })
+	t.Run("axe-core finds nothing serious", func(t *testing.T) { isAccessible(t, c) })
 	t.Run("a viewer", func(t *testing.T) {
 		c.eval(`[...document.querySelectorAll("button")].find((b) => b.textContent === "Log out").click()`)
 		c.shows("Token")
@@ -264,6 +266,37 @@ func looksGood(t *testing.T, c *chromium) {
 	}
 	c.resizes(1360, 860, "light")
 	c.presses("Escape", "Escape")
+}
+
+// isAccessible asks axe-core about the tree, a path, a claim and the dialogs, in light and dark.
+func isAccessible(t *testing.T, c *chromium) {
+	c.eval(loadAxe(t) + "; undefined")
+	check := func(what string) {
+		t.Helper()
+		if found := c.eval(serious); found != "" {
+			t.Errorf("%s: %v", what, found)
+		}
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int{1360, 390} {
+			c.resizes(width, 860, scheme)
+			at := fmt.Sprint(" in ", scheme, ", ", width, " wide")
+			check("the tree" + at)
+			c.eval(`[...document.querySelectorAll(".row.path")].find((r) => r.textContent.includes("site")).click()`)
+			check("a path" + at)
+			c.presses("f")
+			c.shows("Freeze site?")
+			check("the dialog of a freeze" + at)
+			c.presses("Escape")
+			c.eval(`[...document.querySelectorAll(".row.claim")].find((r) => r.textContent.includes("cleaner")).click()`)
+			check("a claim" + at)
+			c.presses("Escape", "Escape", "?")
+			c.shows("previous, next row")
+			check("the help" + at)
+			c.presses("Escape")
+		}
+	}
+	c.resizes(1360, 860, "light")
 }
 
 // look judges what the page shows, and photographs it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,7 +19,7 @@ import (
 // A chromium is one tab of a headless browser. It speaks Chromium's DevTools protocol over a pair of
 // pipes: messages in JSON, each with a zero byte at its end.
 type chromium struct {
-	*testing.T
+	testing.TB
 	to      io.Writer
 	session string // of the tab
 
@@ -40,7 +41,7 @@ type reply struct {
 const patience = time.Minute
 
 // startChromium starts the browser of the machine, or skips the test if there is none.
-func startChromium(t *testing.T) *chromium {
+func startChromium(t testing.TB) *chromium {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
 	if err != nil {
@@ -48,12 +49,13 @@ func startChromium(t *testing.T) *chromium {
 	}
 	theirIn, in, err1 := os.Pipe()
 	out, theirOut, err2 := os.Pipe()
-	if err1 != nil || err2 != nil {
-		t.Fatal(err1, err2)
+	profile, err3 := os.MkdirTemp("", "chromium")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
 		"--no-first-run", "--disable-extensions", "--disable-dev-shm-usage", "--hide-scrollbars",
-		"--user-data-dir="+t.TempDir())
+		"--user-data-dir="+profile)
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
 	cmd.Env = append(os.Environ(), "TZ=UTC", "LANG=en_GB.UTF-8")
 	if err := cmd.Start(); err != nil {
@@ -61,17 +63,22 @@ func startChromium(t *testing.T) *chromium {
 	}
 	theirIn.Close()
 	theirOut.Close()
-	c := &chromium{T: t, to: in, answers: make(map[int]chan reply)}
+	c := &chromium{TB: t, to: in, answers: make(map[int]chan reply)}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		c.receive(out)
 	}()
 	t.Cleanup(func() {
-		in.Close() // which ends it
-		_ = cmd.Process.Kill()
+		_, _ = in.Write([]byte(`{"id":1000000,"method":"Browser.close"}` + "\x00"))
+		kill := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		defer kill.Stop()
 		_ = cmd.Wait()
+		in.Close()
 		<-ended
+		if err := os.RemoveAll(profile); err != nil { // a part of the browser may outlive it for a moment
+			t.Log(err)
+		}
 	})
 	var target struct {
 		ID string `json:"targetId"`
@@ -183,11 +190,12 @@ func (c *chromium) awaits(expression string) {
 	c.Helper()
 	until := fmt.Sprintf(`new Promise((resolve) => {
 		const end = Date.now() + %d;
-		const look = () => (%s) ? resolve(true) : Date.now() > end ? resolve(false) : setTimeout(look, 20);
+		const is = () => { try { return %s; } catch { return false; } };
+		const look = () => is() ? resolve(true) : Date.now() > end ? resolve(false) : setTimeout(look, 20);
 		look();
 	})`, (patience / 2).Milliseconds(), expression)
 	if c.eval(until) != true {
-		c.Fatalf("never: %s\nthe page has: %v", expression, c.eval("document.body.innerText"))
+		c.Fatalf("never: %s\nthe page has: %v\n%s", expression, c.eval("document.body.innerText"), c.errors())
 	}
 }
 

@@ -3,6 +3,7 @@
 import { Detail } from "./detail.js";
 import { el, fill, icon, icons, setText } from "./dom.js";
 import * as dialogs from "./dialogs.js";
+import { common } from "./evidence.js";
 import * as server from "./server.js";
 import { now, Store } from "./store.js";
 import { Tree } from "./tree.js";
@@ -10,6 +11,7 @@ import { clock, plural, visible } from "./words.js";
 
 const app = document.getElementById("app");
 const filters = [["", "All"], ["held", "Held"], ["waiting", "Waiting"], ["frozen", "Frozen"]];
+const MOST_LISTS = 6; // in one round of questions
 let running = null; // the page of one session
 
 /** Shows the page of a session, or the login without one. */
@@ -93,6 +95,8 @@ class Page {
     const signal = this.off.signal;
     document.addEventListener("keydown", (e) => this.key(e), { signal });
     addEventListener("online", () => this.stream.retry(), { signal });
+    addEventListener("resize", () => this.changed(), { signal });
+    document.addEventListener("scroll", () => this.scrolled(), { signal, capture: true, passive: true });
     addEventListener("popstate", () => this.restore(), { signal });
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden) this.stream.retry();
@@ -116,25 +120,43 @@ class Page {
 
   // --- drawing
 
-  /** Draws once before the next frame, however many changes there are. */
+  /** Draws soon, once for many changes. However slow the browser is, it has time for its reader. */
   changed() {
     if (this.frame) return;
     this.frame = setTimeout(() => {
+      const began = performance.now();
       this.frame = 0;
       this.tree.draw();
       this.detail.draw();
       this.say();
       this.wantEvidence();
-    }, document.hidden ? 1000 : 60);
+      this.cost = performance.now() - began;
+    }, document.hidden ? 1000 : Math.max(60, 6 * this.cost));
+  }
+
+  /** Draws the rows that a scroll brings to the screen. */
+  scrolled() {
+    if (this.scrolling) return;
+    this.scrolling = requestAnimationFrame(() => {
+      this.scrolling = 0;
+      this.tree.paint();
+      this.wantEvidence();
+    });
   }
 
   tick() {
     this.tree.tick();
     if (!document.hidden && ++this.ticks % 2) this.detail.draw();
-    if (this.ticks % 30 === 0) this.refresh();
+    if (this.ticks % 30 === 0) {
+      this.store.evidence.outdateAll(); // estimates change without an event
+      this.refresh();
+      this.wantEvidence();
+    }
     this.showState();
   }
 
+  cost = 0; // milliseconds of the latest drawing
+  pause = 250; // milliseconds before the next questions
   ticks = 0;
 
   /** Shows how the stream is, and what the page leaves out. */
@@ -182,7 +204,7 @@ class Page {
   say() {
     if (this.tree.text || this.tree.only) setText(this.count, plural(this.tree.found ?? 0, "match", "matches"));
     else setText(this.count, "");
-    const waiting = [...this.store.claims.values()].filter((st) => st.state === "waiting").length;
+    const waiting = this.store.forest.root.waiting;
     document.title = (waiting ? "(" + waiting + " waiting) " : "") + "Locks · Lockkeeper";
     this.showState();
   }
@@ -221,24 +243,57 @@ class Page {
     start(await server.session().catch(() => null));
   }
 
-  /** Asks for positions, estimates and reasons of trees that changed, one at a time. */
+  /**
+   * Asks why the claims on the screen wait, at which positions, and how long they still may, where that
+   * is not known or may have changed. The pauses bound what a viewer costs the server.
+   */
   wantEvidence() {
-    if (this.evidenceTimer || this.state !== "live" || !this.store.ready || !this.store.dirty.size) return;
+    const { evidence } = this.store;
+    if (this.evidenceTimer || this.state !== "live" || !this.store.ready || document.hidden) return;
+    if (!this.waitsShown().some((path) => evidence.isOld(path))) return;
     this.evidenceTimer = setTimeout(async () => {
-      const trees = this.store.takeDirty();
+      const clock = evidence.clock;
+      const paths = this.waitsShown().filter((path) => evidence.isOld(path));
+      let claims = 0;
       try {
-        const paths = trees.length > 5 ? [this.scope] : trees;
-        for (const path of trees.length ? paths : []) {
-          const query = new URLSearchParams({ state: "waiting", limit: "2000" });
-          if (path) query.set("path", path);
-          this.store.evidence((await server.request("GET", "/v1/claims?" + query)).claims ?? []);
+        if (paths.length > MOST_LISTS) {
+          const all = await this.list(common(paths) || this.scope);
+          claims += all.claims.length;
+          if (!all.more) evidence.explained(paths, clock);
         }
+        for (const path of paths.filter((p) => evidence.asked.get(p) !== clock).slice(0, MOST_LISTS)) {
+          claims += (await this.list(path)).claims.length;
+          evidence.explained([path], clock);
+        }
+        this.pause = Math.max(250, 2 * claims);
       } catch {
-        for (const tree of trees) this.store.dirty.add(tree); // asked again with the next change
+        this.pause = 5000; // the stream says whether the server is there
       }
       this.evidenceTimer = 0;
       if (running === this) this.changed();
-    }, 250);
+    }, this.pause);
+  }
+
+  /** Lists the claims at, above and below a path, and stores what that explains. */
+  async list(path) {
+    const query = new URLSearchParams({ limit: "1000" });
+    if (path) query.set("path", path);
+    const said = await server.request("GET", "/v1/claims?" + query);
+    this.store.explain(said.claims ?? []);
+    return { claims: said.claims ?? [], more: Boolean(said.more) };
+  }
+
+  /** Returns the paths at which claims on the screen wait. */
+  waitsShown() {
+    const paths = new Set();
+    const add = (st) => {
+      if (st?.state === "waiting" || st?.converting) paths.add(st.targets[0].path);
+    };
+    for (const { row } of this.tree.nodes.values()) add(row.claim);
+    const { path, claim } = this.detail.what;
+    if (path) this.store.at(path).forEach(add);
+    add(this.store.claims.get(claim));
+    return [...paths];
   }
 
   // --- choosing
@@ -248,10 +303,13 @@ class Page {
     if (enter) this.detail.focus();
   }
 
+  keyOf(claim) {
+    return this.tree.rows.find((row) => claim && row.claim?.claim === claim)?.key ?? "";
+  }
+
   show(what, remember) {
     this.detail.what = what;
-    const key = what.key ?? (what.path ? "p:" + what.path : [...this.tree.nodes.keys()].find((k) => k.startsWith("c:" +
-      what.claim + "@")) ?? "");
+    const key = what.key ?? (what.path ? "p:" + what.path : this.keyOf(what.claim));
     this.main.classList.toggle("chosen", Boolean(what.path || what.claim));
     this.tree.select(key, !what.path && !what.claim);
     this.detail.draw();

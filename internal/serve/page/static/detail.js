@@ -1,7 +1,7 @@
 // The panel beside the tree: an overview, a path, or a claim with its history.
 
 import { el, fill, icon, icons, link, patch } from "./dom.js";
-import { inOrder, now } from "./store.js";
+import { now } from "./store.js";
 import { timeline } from "./timeline.js";
 import { leftText, stateText } from "./tree.js";
 import { askedText, blockerText, clock, duration, endText, modeOf, ownerOf, plural, visible } from "./words.js";
@@ -64,7 +64,7 @@ export class Detail {
   overview() {
     const all = [...this.store.claims.values()];
     const held = all.filter((st) => st.state === "held");
-    const waiting = inOrder(all.filter((st) => st.state === "waiting"));
+    const waiting = all.filter((st) => st.state === "waiting");
     const t = now();
     const oldest = (list) => list.reduce((a, st) => (!a || st.received - st.age < a.received - a.age ? st : a), null);
     const figure = (n, text, kind) => el("div", { class: "figure" },
@@ -89,7 +89,7 @@ export class Detail {
     return el("section", {}, el("h3", {}, "Latest changes"), list.length
       ? el("ol", { class: "steps" }, list.map((e) => el("li", {}, el("time", {}, clock(e.at)), el("span", {},
         this.event(e)))))
-      : el("p", { class: "muted" }, "None since " + clock(this.store.opened) + ", when you opened this page."));
+      : el("p", { class: "muted" }, "None since " + clock(this.store.since) + "."));
   }
 
   event({ kind, st, record }) {
@@ -132,9 +132,8 @@ export class Detail {
   /** Says what the page can know of the past. */
   known() {
     const gaps = this.store.gaps.map(([from, to]) => clock(from) + " to " + clock(to)).slice(-3);
-    return "Seen since " + clock(this.store.opened) +
-      ", when you opened this page. Of earlier times the engine states only " +
-      "the holds that still last." + (gaps.length ? " Changes were missed from " + gaps.join(", ") + "." : "");
+    return "All changes since " + clock(this.store.since) + ". Of earlier times the engine states only the holds " +
+      "that still last." + (gaps.length ? " Changes were missed from " + gaps.join(", ") + "." : "");
   }
 
   frozen(st, t, title) {
@@ -170,7 +169,7 @@ export class Detail {
     if (!st) {
       return [this.head("Claim", visible(ref)), el("p", { class: "muted" },
         "This claim has ended, or your rules do not show it. " +
-        "This page has seen nothing of it since " + clock(this.store.opened) + ".")];
+        "Nothing of it has changed since " + clock(this.store.since) + ".")];
     }
     const t = now();
     const present = this.store.claims.has(ref);

@@ -101,8 +101,8 @@ const keys = [
 export function help() {
   open("Keys", el("dl", { class: "keys" }, keys.map(([key, text]) => el("div", {}, el("dt", {}, el("kbd", {}, key)),
     el("dd", {}, text)))),
-  el("p", { class: "muted" }, "History and timelines show what this page has seen since you opened it. ",
-    "Of earlier holds the engine remembers only those that are still held. Times are of this computer's clock."));
+  el("p", { class: "muted" }, "History and timelines begin with the changes that the server remembers. ",
+    "Of earlier times it knows only the holds that still last. Times are of this computer's clock."));
 }
 
 /** Shows the form to log in; done(session) is called when that has worked. */
@@ -117,8 +117,9 @@ export function loginForm(done) {
     submit: async (event) => {
       event.preventDefault();
       submit.disabled = true;
+      let session = null;
       try {
-        done(await server.login(token.value.trim()));
+        session = await server.login(token.value.trim());
       } catch (failed) {
         fill(error, visible(failed.message));
         error.hidden = false;
@@ -126,6 +127,7 @@ export function loginForm(done) {
         token.select();
       }
       submit.disabled = false;
+      if (session) done(session);
     },
   }, el("label", {}, "Token", token, el("small", {},
     "lk token new NAME makes one. The browser stays logged in for an hour.")),

@@ -81,6 +81,7 @@ export const icons = {
   caret: "M6 4l4 4-4 4",
   search: "M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 0 0 0-9zM10.5 10.5L14 14",
   close: "M4 4l8 8M12 4l-8 8",
+  more: "M8 3v10M4 9l4 4 4-4",
   back: "M10 3L5 8l5 5",
   theme: "M8 2.5a5.5 5.5 0 1 0 0 11zM8 2.5a5.5 5.5 0 0 1 0 11",
   lock: "M5 7V5a3 3 0 0 1 6 0v2M3.5 7h9v6.5h-9z",

@@ -1,87 +1,224 @@
-// The rows of the tree: paths with their claims, as far as the search and the filter show them.
-// Nothing here touches the document.
+// The tree of paths with their claims and freezes, kept in order while claims come and go, and the
+// rows that a search and a filter show of it. Nothing here touches the document.
 
-import { inOrder } from "./store.js";
+/** A queue that is longer shows its first SHORT waiters, and a row that unfolds the others. */
+const LONG = 12;
+const SHORT = 8;
 
-/** The most rows that the page draws. */
-export const MOST_ROWS = 1000;
-
-/**
- * Returns { rows, more, found }: the rows in order, how many were left out, and how many claims match.
- * A row is { key, level, path, name, held, waiting, frozen, open, folds } of a path, or { key, level,
- * path, claim, target } of a claim.
- */
-export function rowsOf(store, { text, only, closed }) {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  const root = node("", "");
-  let found = 0;
-  for (const st of store.claims.values()) {
-    if (only === "frozen" || only && st.state !== only && !(only === "waiting" && st.converting)) continue;
-    if (!matches(words, st, st.targets.map((t) => t.path))) continue;
-    found++;
-    for (const target of st.targets) at(root, target.path).claims.push([st, target]);
-  }
-  for (const [path, st] of store.freezes) {
-    if (only && only !== "frozen" || !matches(words, st, [path])) continue;
-    found++;
-    (path === "/" ? root : at(root, path)).frozen = st;
-  }
-  const rows = [];
-  if (root.frozen) rows.push({ key: "p:/", level: 1, path: "/", name: "everything", frozen: root.frozen, held: 0,
-    waiting: 0 });
-  count(root);
-  for (const child of sorted(root)) walk(child, 1, rows, closed, words.length > 0);
-  return { rows: rows.slice(0, MOST_ROWS), more: Math.max(0, rows.length - MOST_ROWS), found };
+/** Sorts claims as they are granted: holders by age, then waiters by priority and ticket. */
+export function inOrder(list) {
+  const rank = (st) => (st.state === "held" ? 0 : 1);
+  return list.sort((a, b) => rank(a) - rank(b) || (rank(a) === 0 ? (a.fence ?? 0) - (b.fence ?? 0)
+    : (b.priority ?? 0) - (a.priority ?? 0) || (a.ticket ?? 0) - (b.ticket ?? 0)));
 }
 
-function matches(words, st, paths) {
-  if (!words.length) return true;
-  const text = [...paths, st.as, st.note, st.claim, st.link].join("\n").toLowerCase();
+/** A path, with what is there and the totals of everything below it. */
+class Node {
+  constructor(name, parent) {
+    this.name = name;
+    this.path = parent?.path ? parent.path + "/" + name : name;
+    this.order = name.toLowerCase().replace(/\d+/g, (digits) => digits.padStart(12, "0")); // 2 before 10
+    this.parent = parent;
+    this.children = new Map(); // by name
+    this.claims = new Map(); // by reference
+    this.frozen = null; // the freeze at this path
+    this.held = 0;
+    this.waiting = 0;
+    this.sortedChildren = null; // null: to be sorted
+    this.sortedClaims = null;
+  }
+
+  inside() {
+    this.sortedChildren ??= [...this.children.values()].sort((a, b) => (a.order < b.order ? -1
+      : a.order > b.order ? 1 : a.name < b.name ? -1 : 1));
+    return this.sortedChildren;
+  }
+
+  queue() {
+    this.sortedClaims ??= inOrder([...this.claims.values()]);
+    return this.sortedClaims;
+  }
+
+  count(held, waiting) {
+    for (let node = this; node; node = node.parent) {
+      node.held += held;
+      node.waiting += waiting;
+    }
+  }
+}
+
+export class Forest {
+  constructor() {
+    this.root = new Node("", null); // everything: its freeze is at "/"
+    this.nodes = new Map([["/", this.root]]); // by path
+  }
+
+  /** Returns the node of a path, and makes it and those above it. */
+  make(path) {
+    const known = this.nodes.get(path);
+    if (known) return known;
+    const slash = path.lastIndexOf("/");
+    const parent = slash < 0 ? this.root : this.make(path.slice(0, slash));
+    const node = new Node(path.slice(slash + 1), parent);
+    parent.children.set(node.name, node);
+    parent.sortedChildren = null;
+    this.nodes.set(path, node);
+    return node;
+  }
+
+  /** Removes a node, and those above it, as far as they are empty. */
+  prune(node) {
+    while (node.parent && !node.claims.size && !node.children.size && !node.frozen) {
+      this.nodes.delete(node.path);
+      node.parent.children.delete(node.name);
+      node.parent.sortedChildren = null;
+      node = node.parent;
+    }
+  }
+
+  /** Adds a claim that is new, or in a new state. */
+  put(st, old) {
+    if (old) this.remove(old, st);
+    for (const { path } of st.targets) {
+      const node = this.make(path);
+      if (!node.claims.has(st.claim)) node.count(...tally(st));
+      node.claims.set(st.claim, st);
+      node.sortedClaims = null;
+    }
+  }
+
+  /** Removes a claim. The nodes of the paths of next stay. */
+  remove(st, next) {
+    for (const { path } of st.targets) {
+      const node = this.nodes.get(path);
+      const known = node?.claims.get(st.claim);
+      if (!known) continue;
+      const [held, waiting] = tally(known);
+      node.count(-held, -waiting);
+      node.claims.delete(st.claim);
+      node.sortedClaims = null;
+      if (!next?.targets.some((t) => t.path === path)) this.prune(node);
+    }
+  }
+
+  /** Freezes a path, or thaws it if st is null. */
+  freeze(path, st) {
+    const node = st ? this.make(path) : this.nodes.get(path);
+    if (!node) return;
+    node.frozen = st;
+    this.prune(node);
+  }
+
+  /** Returns the claims with a target at exactly that path: holders first, then the queue. */
+  at(path) {
+    return this.nodes.get(path)?.queue() ?? [];
+  }
+}
+
+const tally = (st) => (st.state === "held" ? [1, 0] : [0, 1]);
+
+/**
+ * Returns { rows, found }: the rows in order, and how many claims and freezes match a search. A row is
+ *
+ *   { key, level, path, name, held, waiting, frozen, open, folds }  of a path
+ *   { key, level, path, claim, target }                             of a claim
+ *   { key, level, path, more }                                      of waiters that are folded
+ *
+ * closed has the folded paths, whole those whose long queues are unfolded.
+ */
+export function rowsOf(forest, { text, only, closed, whole }) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const matches = new Set();
+  const shown = words.length || only ? filtered(forest, words, only, matches) : null;
+  const rows = [];
+  const { root } = forest;
+  if (root.frozen && (!shown || shown.get(root)?.frozen)) {
+    rows.push({ key: "p:/", level: 1, path: "/", name: "everything", frozen: root.frozen, held: 0, waiting: 0 });
+  }
+  const how = { rows, closed, whole, shown, openAll: words.length > 0 };
+  for (const child of insideOf(root, shown)) walk(child, 1, how);
+  return { rows, found: matches.size };
+}
+
+/** Returns what a search and a filter show of each node, and adds the claims and freezes to matches. */
+function filtered(forest, words, only, matches) {
+  const shown = new Map();
+  const visit = (node) => {
+    const part = { claims: [], held: 0, waiting: 0, frozen: null, any: false };
+    for (const st of node.queue()) {
+      if (only === "frozen" || only && st.state !== only && !(only === "waiting" && st.converting)) continue;
+      if (!words.every((word) => textOf(st).includes(word))) continue;
+      part.claims.push(st);
+      matches.add(st);
+      part[st.state === "held" ? "held" : "waiting"]++;
+    }
+    if (node.frozen && matchesFreeze(node, words, only)) {
+      part.frozen = node.frozen;
+      matches.add(node);
+    }
+    part.any = part.claims.length > 0 || part.frozen !== null;
+    for (const child of node.children.values()) {
+      const below = visit(child);
+      part.held += below.held;
+      part.waiting += below.waiting;
+      part.any ||= below.any;
+    }
+    if (part.any) shown.set(node, part);
+    return part;
+  };
+  visit(forest.root);
+  return shown;
+}
+
+function matchesFreeze(node, words, only) {
+  if (only && only !== "frozen") return false;
+  const st = node.frozen;
+  const text = [node.path || "everything", st.as, st.note, st.link].join("\n").toLowerCase();
   return words.every((word) => text.includes(word));
 }
 
-function node(path, name) {
-  return { path, name, children: new Map(), claims: [], frozen: null, held: 0, waiting: 0 };
-}
+const texts = new WeakMap();
 
-function at(root, path) {
-  let here = root;
-  for (const name of path.split("/")) {
-    let next = here.children.get(name);
-    if (!next) here.children.set(name, next = node(here.path ? here.path + "/" + name : name, name));
-    here = next;
+/** Returns what a search looks at, which is the same for the life of a status. */
+function textOf(st) {
+  let text = texts.get(st);
+  if (text === undefined) {
+    text = [...st.targets.map((t) => t.path), st.as, st.note, st.claim, st.link].join("\n").toLowerCase();
+    texts.set(st, text);
   }
-  return here;
+  return text;
 }
 
-function count(here) {
-  for (const [st] of here.claims) st.state === "held" ? here.held++ : here.waiting++;
-  for (const child of here.children.values()) {
-    count(child);
-    here.held += child.held;
-    here.waiting += child.waiting;
-  }
-}
-
-const collator = new Intl.Collator(undefined, { numeric: true });
-const sorted = (here) => [...here.children.values()].sort((a, b) => collator.compare(a.name, b.name));
+const insideOf = (node, shown) => (shown ? node.inside().filter((child) => shown.has(child)) : node.inside());
 
 /** Adds the rows of a path and below. Paths that only lead to one other path share its row. */
-function walk(here, level, rows, closed, openAll) {
-  let name = here.name;
-  while (here.children.size === 1 && !here.claims.length && !here.frozen) {
-    here = here.children.values().next().value;
-    name += "/" + here.name;
+function walk(node, level, how) {
+  const { rows, closed, whole, shown, openAll } = how;
+  let name = node.name;
+  let part = shown ? shown.get(node) : node;
+  let inside = insideOf(node, shown);
+  const isEmpty = () => (shown ? part.claims.length === 0 : node.claims.size === 0) && !part.frozen;
+  while (inside.length === 1 && isEmpty()) {
+    node = inside[0];
+    name += "/" + node.name;
+    part = shown ? shown.get(node) : node;
+    inside = insideOf(node, shown);
   }
-  const folds = here.claims.length + here.children.size > 0;
-  const open = folds && (openAll || !closed.has(here.path));
-  const { path, held, waiting, frozen } = here;
-  rows.push({ key: "p:" + path, level, path, name, held, waiting, frozen, folds, open });
+  const claims = shown ? part.claims : node.queue();
+  const { path } = node;
+  const folds = claims.length + inside.length > 0;
+  const open = folds && (openAll || !closed.has(path));
+  rows.push({ key: "p:" + path, level, path, name, held: part.held, waiting: part.waiting, frozen: part.frozen,
+    folds, open });
   if (!open) return;
-  const order = inOrder(here.claims.map(([st]) => st));
-  const target = new Map(here.claims.map(([st, t]) => [st, t]));
-  for (const st of order) {
-    rows.push({ key: "c:" + st.claim + "@" + path, level: level + 1, path, claim: st, target: target.get(st) });
+  let waiters = 0;
+  const waiting = claims.length > LONG ? claims.filter((st) => st.state !== "held").length : 0;
+  const fold = waiting > LONG && !openAll && !whole.has(path);
+  for (const st of claims) {
+    if (fold && st.state !== "held" && ++waiters > SHORT) break;
+    rows.push({ key: "c:" + st.claim + "@" + path, level: level + 1, path, claim: st,
+      target: st.targets.find((t) => t.path === path) });
   }
-  for (const child of sorted(here)) walk(child, level + 1, rows, closed, openAll);
+  if (fold) rows.push({ key: "m:" + path, level: level + 1, path, more: waiting - SHORT });
+  for (const child of inside) walk(child, level + 1, how);
 }

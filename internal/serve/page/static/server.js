@@ -91,6 +91,7 @@ export function follow(path, on) {
     const query = new URLSearchParams();
     if (path) query.set("path", path);
     if (last) query.set("last_event_id", last);
+    else query.set("past", "true");
     const answer = await fetch("/v1/events?" + query, {
       headers: { Accept: "text/event-stream" }, credentials: "same-origin", cache: "no-store", redirect: "error",
       signal: control.signal,

@@ -1,50 +1,64 @@
-// What the page knows: the claims and freezes of now, and what it has seen since it was opened.
-// Nothing here touches the document.
+// What the page knows: the claims and freezes of now, and what has happened to them, as far as the
+// server told. Nothing here touches the document.
 //
-//   open ──snapshot*──> ready ──change*──> ... ──reset snapshot* ready──> ...
+//   open ──past*, snapshot*──> ready ──change*──> ... ──reset snapshot* ready──> ...
 //
 // A snapshot replaces everything at its end (ready), so that the page never shows half of one. All
 // bounds are fixed: a page that is open for weeks keeps the latest.
 
-const MOST_CLAIMS = 5000;
-const MOST_ENDED = 2000; // claims whose history is kept after their end
+import { Evidence } from "./evidence.js";
+import { Forest } from "./forest.js";
+
+const MOST_CLAIMS = 20_000;
+const MOST_ENDED = 5000; // claims whose history is kept after their end
 const MOST_STEPS = 100; // of the history of one claim
-const MOST_EVENTS = 200; // of the feed
+const MOST_EVENTS = 200; // of the latest changes
 const MOST_SPANS = 100; // of one path
-const MOST_PATHS = 2000; // with spans
 
 export const now = () => Date.now() / 1000;
 
+const nothing = () => ({ claims: new Map(), freezes: new Map(), truncated: false });
+
 export class Store {
   constructor() {
-    this.claims = new Map(); // present ones, by reference
-    this.freezes = new Map(); // by path
-    this.records = new Map(); // what was seen of a claim, by reference; insertion is by first sight
-    this.spans = new Map(); // waits and holds by path: lists, the newest last
-    this.events = []; // the newest last
-    this.opened = now();
     this.gaps = []; // [from, to] of cuts after which changes were missed
-    this.truncated = false;
-    this.ready = false;
-    this.version = 0; // rises with every change
-    this.dirty = new Set(); // trees whose evidence may be old
-    this.pending = null; // the snapshot under way
     this.cutAt = 0; // since when the stream is cut, until it has resumed; 0: it is not
     this.lastAt = now(); // of the latest event
+    this.clear();
+  }
+
+  /** Forgets everything: the stream begins again. */
+  clear() {
+    this.claims = new Map(); // present ones, by reference
+    this.freezes = new Map(); // by path
+    this.forest = new Forest(); // both by path
+    this.records = new Map(); // what is known of a claim, by reference; insertion is by first sight
+    this.spans = new Map(); // the records at each path: lists, the newest last
+    this.events = []; // the newest last
+    this.evidence = new Evidence();
+    this.since = now(); // from then on the page knows all changes
+    this.truncated = false;
+    this.ready = false;
+    this.pending = null; // the snapshot under way
   }
 
   /** Applies one event of the stream. */
   event(name, st) {
+    if (st?.state) st.received = now();
     switch (name) {
       case "reset":
-        this.pending = { claims: new Map(), freezes: new Map(), truncated: false };
+        this.pending = nothing();
+        return;
+      case "past": // changes before the first snapshot, in order
+        this.since = Math.min(this.since, st.received - st.age);
+        this.change(st);
         return;
       case "snapshot":
-        this.pending ??= { claims: new Map(), freezes: new Map(), truncated: false };
-        this.collect(this.pending, st);
+        this.pending ??= nothing();
+        collect(this.pending, st);
         return;
       case "ready":
-        this.replace(this.pending ?? { claims: new Map(), freezes: new Map(), truncated: false });
+        this.replace(this.pending ?? nothing());
         this.pending = null;
         break;
       case "change":
@@ -56,25 +70,13 @@ export class Store {
         return;
     }
     this.lastAt = now();
-    this.version++;
   }
 
   /** The stream is cut: a snapshot under way is of no use, because the next one begins again. */
   cut() {
     this.cutAt ||= now();
     this.pending = null;
-    this.version++;
-  }
-
-  collect(into, st) {
-    st.received = now();
-    if (st.state === "frozen") {
-      for (const target of st.targets ?? []) into.freezes.set(target.path, st);
-    } else if (into.claims.size < MOST_CLAIMS) {
-      into.claims.set(st.claim, st);
-    } else {
-      into.truncated = true;
-    }
+    if (!this.ready) this.clear();
   }
 
   /** Makes a snapshot the present. What is no longer in it has ended unseen. */
@@ -88,49 +90,58 @@ export class Store {
     this.cutAt = 0;
     const before = this.claims;
     this.claims = new Map();
-    this.freezes = by.freezes;
+    this.forest = new Forest();
+    this.freezes = new Map();
+    for (const [path, st] of by.freezes) this.freeze(path, st);
     this.truncated = by.truncated;
     for (const st of by.claims.values()) this.put(st, before.get(st.claim), first);
+    this.evidence.outdateAll();
     this.ready = true;
   }
 
   /** Applies a change. The server may send a claim twice: the higher change is the newer one. */
   change(st) {
-    st.received = now();
+    const paths = (st.targets ?? []).map((target) => target.path);
     if (st.state === "frozen") {
-      for (const target of st.targets ?? []) this.freezes.set(target.path, st);
+      for (const path of paths) this.freeze(path, st);
       this.log(st, "frozen");
-      this.touch(st);
-      return;
-    }
-    if (st.state === "ended" && !st.change) { // of a freeze
-      for (const target of st.targets ?? []) {
-        const old = this.freezes.get(target.path);
-        this.freezes.delete(target.path);
-        if (old) this.log({ ...old, age: 0, received: now() }, "thawed");
+    } else if (st.state === "ended" && !st.change) { // of a freeze
+      for (const path of paths) {
+        const old = this.freezes.get(path);
+        this.freeze(path, null);
+        if (old) this.log({ ...old, age: st.age, received: st.received }, "thawed");
       }
-      this.touch(st);
-      return;
-    }
+    } else if (!this.changeClaim(st)) return;
+    for (const path of paths) this.evidence.outdate(path);
+  }
+
+  /** Applies a change of a claim, and returns whether it is new. */
+  changeClaim(st) {
     const old = this.claims.get(st.claim) ?? this.records.get(st.claim)?.last;
-    if (old && old.change >= st.change) return;
+    if (old && old.change >= st.change) return false;
     if (st.state === "ended") {
-      this.claims.delete(st.claim);
       this.close(old ?? st, st);
-      this.touch(st);
-      return;
-    }
-    if (!this.claims.has(st.claim) && this.claims.size >= MOST_CLAIMS) {
+    } else if (!this.claims.has(st.claim) && this.claims.size >= MOST_CLAIMS) {
       this.truncated = true;
-      return;
+      return false;
+    } else {
+      this.put(st, old, false);
     }
-    this.put(st, old, false);
-    this.touch(st);
+    return true;
+  }
+
+  freeze(path, st) {
+    if (st) this.freezes.set(path, st);
+    else this.freezes.delete(path);
+    this.forest.freeze(path, st);
   }
 
   /** Stores a claim that waits or is held, and records what is new of it. */
   put(st, old, first) {
+    const present = this.claims.get(st.claim);
+    if (old?.state === st.state) inherit(st, old);
     this.claims.set(st.claim, st);
+    this.forest.put(st, present);
     const record = this.record(st);
     const since = st.received - st.age;
     if (st.state === "waiting") {
@@ -148,20 +159,21 @@ export class Store {
       if (!first) this.log({ ...st, age: 0 }, "asked", record);
     }
     record.last = st;
-    this.markDirty(st);
     for (const target of st.targets ?? []) this.span(target.path, record);
   }
 
   /** Records the end of a claim. */
   close(old, st) {
+    const present = this.claims.get(old.claim);
+    if (present) this.forest.remove(present);
+    this.claims.delete(old.claim);
     const record = this.record(old);
+    if (record.reason === "unseen") record.steps.pop(); // now it is seen
     record.end = st.received - (st.age ?? 0);
     record.reason = st.unseen ? "unseen" : st.reason;
-    record.text = st.text ?? "";
     record.last = { ...old, ...st, claim: old.claim, targets: st.targets ?? old.targets, as: st.as ?? old.as };
     this.step(record, record.end, "ended", st);
     if (!st.unseen) this.log({ ...record.last, age: st.age ?? 0, received: st.received }, "ended", record);
-    this.markDirty(old);
     for (const target of record.last.targets ?? []) this.span(target.path, record);
   }
 
@@ -177,11 +189,16 @@ export class Store {
 
   /** Drops the oldest records of ended claims. */
   forget() {
-    let drop = MOST_ENDED / 10;
+    let drop = MOST_ENDED / 5;
     for (const [ref, record] of this.records) {
       if (drop <= 0) return;
       if (record.end === undefined) continue;
       this.records.delete(ref);
+      for (const { path } of record.last.targets ?? []) {
+        const rest = (this.spans.get(path) ?? []).filter((r) => r !== record);
+        if (rest.length) this.spans.set(path, rest);
+        else this.spans.delete(path);
+      }
       drop--;
     }
   }
@@ -192,14 +209,14 @@ export class Store {
   }
 
   span(path, record) {
-    let list = this.spans.get(path);
+    const list = this.spans.get(path);
     if (!list) {
-      list = [];
-      if (this.spans.size >= MOST_PATHS) this.spans.delete(this.spans.keys().next().value);
-      this.spans.set(path, list);
+      this.spans.set(path, [record]);
+      return;
     }
-    if (!list.includes(record)) list.push(record);
-    if (list.length > MOST_SPANS) list.splice(list.findIndex((r) => r.end !== undefined), 1);
+    if (list.includes(record)) return;
+    list.push(record);
+    if (list.length > MOST_SPANS) list.splice(Math.max(0, list.findIndex((r) => r.end !== undefined)), 1);
   }
 
   log(st, kind, record) {
@@ -207,47 +224,35 @@ export class Store {
     if (this.events.length > MOST_EVENTS) this.events.shift();
   }
 
-  touch(st) {
-    for (const target of st.targets ?? []) this.dirty.add(target.path.split("/")[0] || "/");
-  }
-
-  markDirty(st) {
-    for (const target of st.targets ?? []) this.dirty.add(target.path.split("/")[0]);
-  }
-
-  /** Applies what a list says of waiting claims: position, estimate, reasons, blockers. */
-  evidence(list) {
+  /** Applies what a list says of claims: position, estimate, reasons, blockers. */
+  explain(list) {
     for (const st of list) {
       const known = this.claims.get(st.claim);
-      if (known?.state !== "waiting" && !known?.converting) continue;
-      if (st.change < known.change) continue;
+      if (known?.state !== "waiting" && !known?.converting || st.change < known.change) continue;
       const { position, eta, waits, blockers } = st;
       Object.assign(known, { position, waits, blockers, etaAt: eta ? now() + eta : undefined });
     }
-    this.version++;
-  }
-
-  /** Returns the trees whose evidence is wanted, and begins a new collection. */
-  takeDirty() {
-    const waiting = new Set();
-    for (const st of this.claims.values()) {
-      if (st.state === "waiting" || st.converting) for (const t of st.targets) waiting.add(t.path.split("/")[0]);
-    }
-    const all = this.dirty.has("/") || this.dirty.has("");
-    const trees = [...waiting].filter((tree) => all || this.dirty.has(tree));
-    this.dirty.clear();
-    return trees;
   }
 
   /** Returns the claims with a target at exactly that path: holders first, then the queue. */
   at(path) {
-    return inOrder([...this.claims.values()].filter((st) => st.targets.some((t) => t.path === path)));
+    return this.forest.at(path);
   }
 }
 
-/** Sorts claims as they are granted: holders by age, then waiters by priority and ticket. */
-export function inOrder(list) {
-  const rank = (st) => (st.state === "held" ? 0 : 1);
-  return list.sort((a, b) => rank(a) - rank(b) || (rank(a) === 0 ? (a.fence ?? 0) - (b.fence ?? 0)
-    : (b.priority ?? 0) - (a.priority ?? 0) || (a.ticket ?? 0) - (b.ticket ?? 0)));
+/** Adds a claim or a freeze to a snapshot. */
+function collect(into, st) {
+  if (st.state === "frozen") {
+    for (const target of st.targets ?? []) into.freezes.set(target.path, st);
+  } else if (into.claims.size < MOST_CLAIMS) {
+    into.claims.set(st.claim, st);
+  } else {
+    into.truncated = true;
+  }
+}
+
+/** Gives a newer status the evidence of an older one, until the next list. */
+function inherit(st, old) {
+  const { position, waits, blockers, etaAt } = old;
+  Object.assign(st, { position, waits, blockers, etaAt });
 }

@@ -1,65 +1,101 @@
-// The tree of paths: a treegrid with one focusable row (roving focus).
+// The tree of paths: a treegrid with one focusable row (roving focus). Only the rows on the screen are
+// in the document, so that ten thousand claims cost no more than thirty.
 
 import { el, fill, icon, icons, setText } from "./dom.js";
-import { rowsOf, MOST_ROWS } from "./forest.js";
+import { rowsOf } from "./forest.js";
 import { now } from "./store.js";
-import { askedText, clock, duration, modeOf, ownerOf, plural, visible, waitText } from "./words.js";
+import { askedText, clock, duration, modeOf, ownerOf, visible, waitText } from "./words.js";
+
+const BEYOND = 10; // rows above and below the screen that are in the document, too
 
 export class Tree {
   /** choose(row) is called when a row is chosen; act(row, key) for the keys of actions. */
   constructor(store, { choose, act }) {
-    this.store = store;
-    this.act = act;
-    this.choose = choose;
+    Object.assign(this, { store, choose, act });
     this.closed = new Set(); // paths that are folded
-    this.rows = [];
-    this.nodes = new Map(); // by key
+    this.whole = new Set(); // paths whose long queues are unfolded
+    this.rows = []; // all of them, in order
+    this.nodes = new Map(); // of the rows in the document, by key
     this.focus = ""; // the key of the row that Tab reaches
+    this.focusAt = 0; // its latest index
     this.chosen = "";
     this.text = "";
     this.only = "";
-    this.body = el("div", { role: "rowgroup" });
+    this.body = el("div", { role: "rowgroup", class: "rows" });
     this.note = el("p", { class: "empty", hidden: true });
     this.grid = el("div", {
       role: "treegrid", class: "tree", "aria-label": "Locks by path", keydown: (e) => this.key(e),
-        click: (e) => this.click(e),
-    }, el("div", { role: "rowgroup", class: "heads" }, el("div", { role: "row" },
-      ["Path and owner", "Mode", "State", "Since", "Left"].map((t, i) => el("span", { role: "columnheader",
+      click: (e) => this.click(e),
+    }, el("div", { role: "rowgroup", class: "heads" }, el("div", { role: "row", "aria-rowindex": 1 },
+      ["Path and owner", "Mode", "State", "For", "Left"].map((t, i) => el("span", { role: "columnheader",
         class: "c" + i }, t)))),
     this.body);
     this.element = el("div", { class: "treebox" }, this.grid, this.note);
   }
 
-  /** Draws the rows of now, and reuses the nodes of rows that were there. */
+  /** Draws the rows of now. A row on the screen stays where it is if others come before it. */
   draw() {
-    const { rows, more, found } = rowsOf(this.store, this);
+    const { rows, found } = rowsOf(this.store.forest, this);
+    const before = this.measure();
+    const anchor = before.box?.scrollTop > 0 ? this.rows[before.first] : null;
     this.rows = rows;
     this.found = found;
+    this.focusAt = this.indexOf(this.focus);
+    if (this.focusAt < 0) {
+      this.focusAt = Math.max(0, Math.min(this.lastAt ?? 0, rows.length - 1));
+      this.focus = rows[this.focusAt]?.key ?? "";
+      this.lost = this.body.contains(document.activeElement);
+    }
+    this.lastAt = this.focusAt;
+    this.body.style.height = rows.length * before.height + "px";
+    this.grid.setAttribute("aria-rowcount", rows.length + 1);
+    const moved = anchor ? this.indexOf(anchor.key) - before.first : 0;
+    if (anchor && moved && this.indexOf(anchor.key) >= 0) before.box.scrollTop += moved * before.height;
+    this.paint();
+    if (this.lost) this.nodes.get(this.focus)?.node.focus({ preventScroll: true });
+    this.lost = false;
+    this.explain();
+  }
+
+  indexOf(key) {
+    return this.rows.findIndex((row) => row.key === key);
+  }
+
+  /** Returns the height of a row, the box that scrolls, and the first and last index on its screen. */
+  measure() {
+    const height = parseFloat(getComputedStyle(this.grid).getPropertyValue("--row")) || 34;
+    let box = this.element;
+    while (box && !/auto|scroll/.test(getComputedStyle(box).overflowY)) box = box.parentElement;
+    const top = (box?.getBoundingClientRect().top ?? 0) - this.body.getBoundingClientRect().top;
+    const first = Math.max(0, Math.floor(top / height));
+    return { height, box, first, last: first + Math.ceil((box?.clientHeight ?? innerHeight) / height) };
+  }
+
+  /** Puts the rows on the screen into the document, and the one with the focus, and no others. */
+  paint() {
+    const { height, first, last } = this.measure();
     const nodes = new Map();
     let before = this.body.firstChild;
-    for (const row of rows) {
+    const place = (i) => {
+      const row = this.rows[i];
       const part = this.nodes.get(row.key) ?? makeRow(row);
       part.row = row;
       nodes.set(row.key, part);
-      update(part, row, row.key === this.chosen);
+      update(part, row, { chosen: row.key === this.chosen, focus: row.key === this.focus, at: i, height });
       if (part.node === before) before = before.nextSibling;
       else this.body.insertBefore(part.node, before);
-    }
-    const active = this.body.contains(document.activeElement);
-    const index = Math.max(0, [...this.nodes.keys()].indexOf(this.focus));
+    };
+    const from = Math.max(0, first - BEYOND);
+    const to = Math.min(this.rows.length - 1, last + BEYOND);
+    if (this.rows.length && this.focusAt < from) place(this.focusAt);
+    for (let i = from; i <= to; i++) place(i);
+    if (this.rows.length && this.focusAt > to) place(this.focusAt);
     for (const [key, part] of this.nodes) if (!nodes.has(key)) part.node.remove();
     this.nodes = nodes;
-    if (!nodes.has(this.focus)) {
-      this.focus = rows[Math.min(index, rows.length - 1)]?.key ?? "";
-      if (active) this.nodes.get(this.focus)?.node.focus({ preventScroll: true });
-    }
-    for (const [key, part] of nodes) part.node.tabIndex = key === this.focus ? 0 : -1;
-    this.explain(more);
   }
 
-  explain(more) {
-    const text = this.rows.length === 0 ? this.emptyText() : more > 0
-      ? plural(more, "more row") + " beyond the first " + MOST_ROWS.toLocaleString() + ": search, or fold paths." : "";
+  explain() {
+    const text = this.rows.length === 0 ? this.emptyText() : "";
     this.note.hidden = !text;
     setText(this.note, text);
     this.grid.hidden = this.rows.length === 0;
@@ -79,7 +115,7 @@ export class Tree {
   /** Marks a row as chosen, and optionally focuses it. */
   select(key, focus) {
     this.chosen = key;
-    if (this.nodes.has(key)) this.focus = key;
+    if (this.indexOf(key) >= 0) this.focus = key;
     this.draw();
     if (focus) this.nodes.get(this.focus)?.node.focus();
   }
@@ -90,10 +126,10 @@ export class Tree {
 
   click(event) {
     const node = event.target.closest("[data-key]");
-    if (!node) return;
-    const row = this.nodes.get(node.dataset.key)?.row;
+    const row = node && this.nodes.get(node.dataset.key)?.row;
     if (!row) return;
-    if (event.target.closest(".caret") && row.folds) this.fold(row, row.open);
+    if (row.more) this.unfold(row);
+    else if (event.target.closest(".caret") && row.folds) this.fold(row, row.open);
     else {
       this.focus = row.key;
       this.choose(row, false);
@@ -103,40 +139,54 @@ export class Tree {
   fold(row, close) {
     if (close) this.closed.add(row.path);
     else this.closed.delete(row.path);
+    this.whole.delete(row.path);
     this.focus = row.key;
     this.draw();
     this.nodes.get(row.key)?.node.focus();
   }
 
+  /** Shows the rest of a long queue. The focus goes to its first waiter. */
+  unfold(row) {
+    const i = this.indexOf(row.key);
+    this.whole.add(row.path);
+    this.draw();
+    this.go(i);
+  }
+
+  /** Moves the focus to a row. */
+  go(to) {
+    this.focusAt = Math.max(0, Math.min(to, this.rows.length - 1));
+    this.lastAt = this.focusAt;
+    this.focus = this.rows[this.focusAt]?.key ?? "";
+    this.paint();
+    this.nodes.get(this.focus)?.node.focus();
+  }
+
   key(event) {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
     const row = this.current();
-    const i = this.rows.indexOf(row);
-    const go = (to) => {
-      const next = this.rows[Math.max(0, Math.min(to, this.rows.length - 1))];
-      if (!next) return;
-      this.nodes.get(this.focus).node.tabIndex = -1;
-      this.focus = next.key;
-      const node = this.nodes.get(next.key).node;
-      node.tabIndex = 0;
-      node.focus();
-    };
+    if (!row) return;
+    const i = this.focusAt;
     switch (event.key) {
-      case "ArrowDown": case "j": go(i + 1); break;
-      case "ArrowUp": case "k": go(i - 1); break;
-      case "Home": go(0); break;
-      case "End": go(this.rows.length - 1); break;
-      case "PageDown": go(i + 15); break;
-      case "PageUp": go(i - 15); break;
+      case "ArrowDown": case "j": this.go(i + 1); break;
+      case "ArrowUp": case "k": this.go(i - 1); break;
+      case "Home": this.go(0); break;
+      case "End": this.go(this.rows.length - 1); break;
+      case "PageDown": this.go(i + 15); break;
+      case "PageUp": this.go(i - 15); break;
       case "ArrowRight": case "l":
-        if (row.folds && !row.open) this.fold(row, false);
-        else if (row.folds) go(i + 1);
+        if (row.more) this.unfold(row);
+        else if (row.folds && !row.open) this.fold(row, false);
+        else if (row.folds) this.go(i + 1);
         break;
       case "ArrowLeft": case "h":
         if (row.folds && row.open && !this.text) this.fold(row, true);
-        else go(this.rows.findLastIndex((r, n) => n < i && r.level < row.level));
+        else this.go(this.rows.findLastIndex((r, n) => n < i && r.level < row.level));
         break;
-      case "Enter": case " ": this.choose(row, true); break;
+      case "Enter": case " ":
+        if (row.more) this.unfold(row);
+        else this.choose(row, true);
+        break;
       case "r": case "f": case "t": this.act(row, event.key); break;
       default: return;
     }
@@ -151,7 +201,10 @@ function makeRow(row) {
   for (let i = 0; i < 5; i++) part.cells.push(el("span", { role: "gridcell", class: "c" + i }));
   part.node = el("div", { role: "row", "data-key": row.key, class: row.claim ? "row claim" : "row path" }, part.cells);
   part.node.style.setProperty("--level", row.level);
-  if (row.claim) {
+  if (row.more) {
+    part.node.className = "row more";
+    part.cells[0].append(icon(icons.more), part.name = el("span"));
+  } else if (row.claim) {
     part.mark = el("span", { class: "mark" });
     part.owner = el("bdi", { class: "owner" });
     part.note = el("bdi", { class: "note" });
@@ -166,10 +219,20 @@ function makeRow(row) {
   return part;
 }
 
-function update(part, row, chosen) {
+function update(part, row, { chosen, focus, at, height }) {
   const node = part.node;
+  const top = "translateY(" + at * height + "px)";
+  if (part.top !== top) {
+    node.style.transform = part.top = top;
+    node.setAttribute("aria-rowindex", at + 2);
+  }
+  node.tabIndex = focus ? 0 : -1;
   node.setAttribute("aria-level", row.level);
   node.setAttribute("aria-selected", chosen);
+  if (row.more) {
+    setText(part.name, row.more.toLocaleString() + " more wait");
+    return;
+  }
   if (row.claim) {
     const st = row.claim;
     const state = st.state === "held" ? (st.asked ? "asked" : "held") : "waiting";
