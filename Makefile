@@ -3,7 +3,7 @@
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build size cross tools test test-computing test-engines test-programs long parts lint bench benchtest peers peertest fuzz generate schema ci clean
+.PHONY: help build size cross release-snapshot image tools test test-computing test-engines test-programs long parts lint bench benchtest peers peertest fuzz generate schema ci clean
 
 FUZZTIME  ?= 5s
 BENCH     ?= .
@@ -12,7 +12,7 @@ TOOL      := go tool -modfile=tools/go.mod
 BUF       := go tool -modfile=../../../tools/proto/go.mod buf
 
 help: ## list these targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 25
 
 build: ## build the command: bin/lk
 	go build -trimpath -ldflags "-X main.stamp=$$(git describe --tags --always --dirty 2>/dev/null || true)" -o bin/lk ./cmd/lk
@@ -29,6 +29,13 @@ cross: ## vet and build for Windows and macOS, where nothing is run
 		export GOOS=$${system%/*} GOARCH=$${system#*/}; \
 		go vet ./... && go build -o /dev/null ./cmd/lk || exit 1; \
 	done
+
+release-snapshot: ## build what people install, for every system, into dist: archives, deb, rpm, Homebrew formula
+	rm -rf dist
+	cd tools/release && go run . -out ../../dist
+
+image: ## build the OCI image lockkeeper, by buildah, podman or docker
+	@tools/image
 
 # Some tests sit at a terminal, as a person does; some lose packets between hosts
 # of their own; some have system calls fail; some start databases. On Debian and
@@ -102,5 +109,5 @@ schema: ## check internal/serve/wire/lockkeeper.proto and the code generated fro
 ci: ## lint, schema, build, test, and as much of make long as fits into 18 minutes
 	@.ci/run
 
-clean: ## remove what "make build" made
-	rm -rf bin
+clean: ## remove what "make build" and "make release-snapshot" made
+	rm -rf bin dist

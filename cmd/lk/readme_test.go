@@ -24,8 +24,12 @@ import (
 // ("$ ", "one$ ", "two$ ") is given to the shell of that name, and the lines
 // below must be what comes out of it. Durations may differ, and "..." is anything. A command with
 // nothing below it says nothing, and has ended before the next line is typed. A prompt alone goes
-// back to a shell whose command still runs.
+// back to a shell whose command still runs. The tests of packages run it with the lk in the folder
+// LK_INSTALLED.
 func TestReadmeSessions(t *testing.T) {
+	if folder := os.Getenv("LK_INSTALLED"); folder != "" {
+		t.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
+	}
 	runDocument(t, &document{name: "README.md", dir: "../.."})
 }
 
