@@ -95,7 +95,7 @@ func build(path string, node *Identity, state *replica.State) error {
 	none := noSnapshot(node.sum())
 	t := &transaction{
 		db: db, node: node.sum(), snapshot: none,
-		progress: progress{state: stateClosed, writer: dbfolder.Writer(), file: dbfolder.Inode(path), chain: none.chain},
+		progress: progress{state: stateClosed, writer: dbfolder.Writer(), file: dbfolder.FileID(path), chain: none.chain},
 		insert:   func(e *pb.Entry, own sum) error { return db.Exec(insertEntry, entryColumns(e, own)...) },
 	}
 	err = t.apply(&replica.Write{

@@ -33,7 +33,7 @@
 //	of SQLite's log         the database states that it was not closed
 //	of last transactions    the mark names the last transaction; exact unless the power was lost
 //	a file of another node  all sums and the mark begin with the identity
-//	a copy of the folder    the inode of the database, on local file systems of Linux
+//	a copy of the folder    inode and birth of the database, on ext4, XFS, Btrfs and F2FS
 //
 // The unfinished tail of a transaction that no Write has confirmed is no loss.
 //

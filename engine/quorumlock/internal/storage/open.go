@@ -101,7 +101,7 @@ func (s *Store) begin() (err error) {
 	}
 	err = s.commit(func(t *transaction) error {
 		p := &t.progress
-		p.state, p.writer, p.opened, p.file = stateOpen, dbfolder.Writer(), s.opened, dbfolder.Inode(s.folder.database())
+		p.state, p.writer, p.opened, p.file = stateOpen, dbfolder.Writer(), s.opened, dbfolder.FileID(s.folder.database())
 		return nil
 	})
 	if err != nil {
@@ -152,7 +152,7 @@ func (f folder) recover(ctx context.Context, o options) (*content, error) {
 
 // compare refuses a database that ends before its mark, or that is not the one that was written last.
 func (f folder) compare(c *content, m *dbfolder.Mark, o options) error {
-	file := dbfolder.Inode(f.database())
+	file := dbfolder.FileID(f.database())
 	switch {
 	case m == nil:
 		return lostf("%s is missing, so it can't be told whether the database has all that was durable", f.mark())
@@ -164,8 +164,7 @@ func (f folder) compare(c *content, m *dbfolder.Mark, o options) error {
 		return lostf("%s ends with transaction %d, though transaction %d was durable, as %s says: something is missing, or "+
 			"this is an older copy", f.database(), c.progress.commits, m.Seq, f.mark())
 	case c.progress.file != 0 && file != 0 && c.progress.file != file && !o.moved:
-		return lostf("%s is a copy (inode %d, it was written as inode %d), which may lack what the node did later",
-			f.database(), file, c.progress.file)
+		return lostf("%s is a copy, as its inode or its time of birth says: it may lack what the node did later", f.database())
 	}
 	return nil
 }

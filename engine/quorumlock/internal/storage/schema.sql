@@ -14,7 +14,7 @@ CREATE TABLE progress (
   id      INTEGER PRIMARY KEY CHECK (id = 1),
   state   TEXT    NOT NULL, -- 'open' while a process has the folder, or died with it; else 'closed'
   writer  TEXT    NOT NULL, -- the version of Lockkeeper that opened it last
-  file    INTEGER NOT NULL, -- the inode of this file; 0 if the file system has none that lasts
+  file    INTEGER NOT NULL, -- of the inode and the birth of this file; 0 if the file system may not keep them
   opened  INTEGER NOT NULL, -- how often a process opened it
   commits INTEGER NOT NULL, -- how many transactions there were
   term    INTEGER NOT NULL, -- the hard state of Raft

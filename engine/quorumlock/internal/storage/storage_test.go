@@ -349,7 +349,7 @@ func TestSnapshotsBoundTheSize(t *testing.T) {
 func TestCopiesAreRefusedUntilTheMarkIsEmptied(t *testing.T) {
 	dir := newNode(t)
 	reopen(t, dir, options{}).mustClose(t)
-	if dbfolder.Inode(filepath.Join(dir, "node.db")) == 0 {
+	if dbfolder.FileID(filepath.Join(dir, "node.db")) == 0 {
 		t.Skip("this file system gives files no numbers that last")
 	}
 	other := t.TempDir()

@@ -33,7 +33,7 @@ var schema = dbfolder.NewSchema(applicationID, schemaVersion, pageSize, statemen
 // options are for tests; the zero value is for use.
 type options struct {
 	careless        bool // don't wait for the disk
-	moved           bool // accept another inode
+	moved           bool // accept a copy
 	checkpointPages int  // instead of pagesBetweenCheckpoints
 
 	// committed, if set, is called when a transaction is durable, and the mark names it.
