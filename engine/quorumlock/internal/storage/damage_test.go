@@ -203,6 +203,36 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 	}
 }
 
+// After a loss of power the mark may be old. A frame that is wrong is no torn tail if a later
+// transaction is behind it.
+func TestDamagedLogIsNotATornTail(t *testing.T) {
+	seed := testmode.Seed(t)
+	random := rand.New(rand.NewPCG(seed, 1))
+	all, _ := images(t, seed, 40)
+	old := dbfolder.Mark{Value: uint64(testNode.sum()), Boot: "another run"}
+	dir := t.TempDir()
+	tried := 0
+	for n := 1; n < len(all)-1; n++ {
+		before, now := all[n-1], all[n]
+		from := before.committed(t)
+		if !bytes.Equal(before.files["node.db-wal"][:32], now.files["node.db-wal"][:32]) || from <= 32 {
+			continue // the log began again
+		}
+		const frame = 24 + pageSize
+		at := 32 + random.IntN((from-32)/frame)*frame + 16 + random.IntN(frame-16)
+		log := bytes.Clone(now.files["node.db-wal"][:now.committed(t)])
+		log[at] ^= 1 << random.IntN(8)
+		_, err := now.with("node.db-wal", log).with("mark", []byte(old.String())).recovered(t, dir)
+		if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "node.db-wal is damaged") {
+			t.Errorf("write %d, byte %d of its log: %v, want ErrLost that names the log", n+1, at, err)
+		}
+		tried++
+	}
+	if tried == 0 {
+		t.Error("that proves nothing")
+	}
+}
+
 func flipped(random *rand.Rand, b []byte) []byte {
 	b = bytes.Clone(b)
 	b[random.IntN(len(b))] ^= 1 << random.IntN(8)

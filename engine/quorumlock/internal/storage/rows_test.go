@@ -68,4 +68,11 @@ func TestSumsTellPartsApart(t *testing.T) {
 	if p.sum(1, 2) == q.sum(1, 2) || p.sum(1, 2) == p.sum(2, 1) {
 		t.Error("two different rows of progress have one sum")
 	}
+	e := &pb.Entry{Index: new(uint64(5)), Term: new(uint64(2)), Data: []byte("data")}
+	if entrySum(1, e) == entrySum(2, e) {
+		t.Error("an entry has one sum behind two others")
+	}
+	if _, err := (&entryRow{index: 5, term: 2, data: e.Data, sum: entrySum(1, e)}).entry(4, 2); err == nil {
+		t.Error("an entry behind another one than it was written behind is accepted")
+	}
 }
