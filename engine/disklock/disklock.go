@@ -106,6 +106,9 @@ func (f folder) open(ctx context.Context, o options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.moved != "" {
+		return nil, f.refuseMoved(r.moved)
+	}
 	s, err := openStore(f.journal(), dbfolder.Use{Driver: o.driver, Careless: o.careless, Alone: true})
 	if err != nil {
 		return nil, err

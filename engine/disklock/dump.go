@@ -109,6 +109,9 @@ func (d *dumper) dump(ctx context.Context, f folder) error {
 		return err
 	}
 	d.printf("state %s, opened last by %s\n", r.state, r.writer)
+	if r.moved != "" {
+		d.printf("moved to %s\n", r.moved)
+	}
 	if r.header, err = s.latest(); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (f folder) recover(ctx context.Context, o options) (*recovered, error) {
 		return nil, err
 	}
 	r, err := s.read(ctx)
-	if err == nil {
+	if err == nil && r.moved == "" {
 		err = f.compare(r, m)
 	}
 	if err != nil {

@@ -21,9 +21,11 @@ type recovered struct {
 	path    string // path of the database
 	state   string // state in which the last process left the database: open or closed
 	writer  string // the version of Lockkeeper that opened the database last
+	moved   string // who has the locks now; then there is no table. Empty while the directory has them
 }
 
-// recover checks and replays the whole database. It changes nothing.
+// recover checks and replays the whole database. It changes nothing. If the locks were moved, it does
+// not replay them.
 func (s *store) recover(ctx context.Context) (*recovered, error) {
 	if err := s.Check(ctx); err != nil {
 		return nil, err
@@ -35,13 +37,16 @@ func (s *store) recover(ctx context.Context) (*recovered, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.moved != "" {
+		return r, nil
+	}
 	return r, s.load(ctx, r)
 }
 
 // meta reads the state in which the last process left the database.
 func (s *store) meta() (*recovered, error) {
 	r := &recovered{path: s.Path}
-	if err := s.Query("SELECT state, writer FROM meta WHERE id = 1", &r.state, &r.writer); err != nil {
+	if err := s.Query("SELECT state, writer, moved FROM meta WHERE id = 1", &r.state, &r.writer, &r.moved); err != nil {
 		return nil, dbfolder.Damagef("table meta: %v", err)
 	}
 	if r.state != stateOpen && r.state != stateClosed {

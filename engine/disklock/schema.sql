@@ -4,7 +4,8 @@
 CREATE TABLE meta (
   id     INTEGER PRIMARY KEY CHECK (id = 1),
   state  TEXT NOT NULL, -- 'open' while a process has the directory, or died with it; else 'closed'
-  writer TEXT NOT NULL  -- the version of Lockkeeper that opened it last
+  writer TEXT NOT NULL, -- the version of Lockkeeper that opened it last
+  moved  TEXT NOT NULL  -- who has the locks now, for good; '' while this directory has them
 ) STRICT;
 
 -- All columns are covered by sum, which begins with the sum of the row before.

@@ -23,7 +23,7 @@ var crcTable = crc64.MakeTable(crc64.ECMA)
 
 const (
 	applicationID = 0x6c6b6a6e // "lkjn"
-	schemaVersion = 2
+	schemaVersion = 3
 
 	// A commit of some dozens of entries writes half as many pages of 8 kB as of 4 kB, each by two
 	// system calls, and no more bytes.
@@ -54,7 +54,7 @@ func (s *store) create() error {
 		return err
 	}
 	empty := header{head: record.AppendHeader(nil, &table.Snapshot{})}
-	if err := s.Exec("INSERT INTO meta VALUES (1, ?, ?)", stateOpen, dbfolder.Writer()); err != nil {
+	if err := s.Exec("INSERT INTO meta VALUES (1, ?, ?, '')", stateOpen, dbfolder.Writer()); err != nil {
 		return err
 	}
 	if err := s.complete(&empty); err != nil {
