@@ -64,6 +64,9 @@ var house = []room{
 		"go.etcd.io/raft/v3 google.golang.org/protobuf"},
 	{"engine/all", "engine/memlock engine/disklock engine/sqlitelock engine/sqllock engine/remote engine/redlock " +
 		"engine/quorumlock", ""},
+	// the log of the first node of a cluster
+	{"engine/quorumlock/internal/founding", "table engine/quorumlock/internal/replica engine/quorumlock/internal/storage",
+		""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
 	{"internal/serve/limits", ".", "golang.org/x/sync"},

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,11 +14,21 @@ import (
 )
 
 // Create makes the folder of a node that never was, which begins with that state. The id must be
-// new in the cluster. Create refuses a folder that has a node. If it is cut short, Open refuses the
-// folder, and Create may be called again; if it returns nil, the node is durable.
+// new in the cluster. Create refuses a folder that has a node. If it is cut short, there is no node, and
+// Create may be called again; if it returns nil, the node is durable.
 //
-//	node.db.new ── all content, synced ──> mark, synced ──> rename to node.db, folder synced
+//	node.db.new ── all content, synced ──> mark, synced ──> decide ──> rename to node.db, folder synced
+//	                                                                      ^
+//	                                            Resume, if it was cut short here
 func Create(dir string, node Identity, state replica.State) error {
+	return CreateAfter(dir, node, state, func() error { return nil })
+}
+
+// CreateAfter is Create with a decision that makes the creation final: for example, that another engine gives up
+// its locks. It calls decide when all is durable but the name of the database. If decide returns an
+// error, there is no node yet. The caller that learns later that the decision has taken effect calls
+// Resume, and must not create another node for it.
+func CreateAfter(dir string, node Identity, state replica.State, decide func() error) error {
 	if err := node.check(); err != nil {
 		return lockkeeper.Invalid("no node for %s: %v", dir, err)
 	}
@@ -27,32 +38,44 @@ func Create(dir string, node Identity, state replica.State) error {
 	}
 	defer lock.Unlock()
 	f := folder{path: path}
-	if err := f.create(&node, &state); err != nil {
+	if err := f.prepare(&node, &state); err != nil {
+		return refusal(f.database(), err)
+	}
+	if err := decide(); err != nil {
+		return err
+	}
+	if err := f.complete(); err != nil {
 		return refusal(f.database(), err)
 	}
 	return nil
 }
 
-func (f folder) create(node *Identity, state *replica.State) error {
+func (f folder) unfinished() string { return f.database() + ".new" }
+
+// prepare makes everything durable but the name of the database.
+func (f folder) prepare(node *Identity, state *replica.State) error {
 	if _, err := os.Lstat(f.database()); !errors.Is(err, fs.ErrNotExist) {
 		return lockkeeper.Invalid("%s is there already: name a new folder", f.database())
 	}
-	unfinished := f.database() + ".new"
+	unfinished := f.unfinished()
 	// What a cut Create left, and a log that SQLite would take for one of the new database.
-	old := []string{
-		unfinished, dbfolder.LogPath(unfinished), unfinished + "-shm", f.log(), f.database() + "-shm", f.mark(),
-	}
+	beside := []string{dbfolder.LogPath(unfinished), unfinished + "-shm"}
+	old := append(beside, f.log(), f.database()+"-shm", f.mark(), unfinished)
 	if err := removeAll(old); err != nil {
 		return err
 	}
 	err := build(unfinished, node, state)
 	if err == nil {
-		err = removeAll(old[1:3])
+		err = removeAll(beside)
 	}
 	if err != nil {
 		_ = removeAll(old) // so that a full disk has room again
 		return err
 	}
+	return f.markCreated(node)
+}
+
+func (f folder) markCreated(node *Identity) error {
 	m, err := dbfolder.OpenMarker(f.mark(), createCommits, uint64(node.sum()))
 	if err != nil {
 		return err
@@ -60,10 +83,73 @@ func (f folder) create(node *Identity, state *replica.State) error {
 	if err := m.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(unfinished, f.database()); err != nil {
+	return dbfolder.SyncFolder(f.path)
+}
+
+func (f folder) complete() error {
+	if err := os.Rename(f.unfinished(), f.database()); err != nil {
 		return err
 	}
 	return dbfolder.SyncFolder(f.path)
+}
+
+// Resume completes the creation of a node that was cut short after its decision. want is the
+// [Identity.String] of that node. If the node is there already, Resume changes nothing.
+func Resume(ctx context.Context, dir, want string) (Identity, error) {
+	path, lock, err := dbfolder.LockFolder(dir)
+	if err != nil {
+		return Identity{}, err
+	}
+	defer lock.Unlock()
+	f := folder{path: path}
+	node, err := f.resume(ctx, want)
+	if err != nil {
+		return Identity{}, refusal(f.database(), err)
+	}
+	return node, nil
+}
+
+func (f folder) resume(ctx context.Context, want string) (Identity, error) {
+	there, err := dbfolder.HasContent(f.database())
+	if err != nil {
+		return Identity{}, err
+	}
+	if there {
+		c, err := f.recover(ctx, options{})
+		if err != nil {
+			return Identity{}, err
+		}
+		return c.node, f.refuseOther(&c.node, want)
+	}
+	if there, err = dbfolder.HasContent(f.unfinished()); err != nil {
+		return Identity{}, err
+	}
+	if !there {
+		return Identity{}, lockkeeper.Invalid("%s has no %s: name the folder where its creation began", f.path, want)
+	}
+	db, err := dbfolder.OpenDB(f.unfinished(), dbfolder.Use{Still: true})
+	if err != nil {
+		return Identity{}, err
+	}
+	defer db.Close()
+	c, err := read(ctx, db)
+	if err == nil {
+		err = f.refuseOther(&c.node, want)
+	}
+	if err == nil {
+		err = f.markCreated(&c.node)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	return c.node, f.complete()
+}
+
+func (f folder) refuseOther(has *Identity, want string) error {
+	if has.String() == want {
+		return nil
+	}
+	return lockkeeper.Invalid("%s has %s, not %s: name the folder of that one", f.path, has, want)
 }
 
 func removeAll(paths []string) error {

@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -38,7 +37,7 @@ func open(ctx context.Context, dir string, want Identity, o options) (*Store, er
 	}
 	f := folder{path: dir}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil, f.noNode()
+		return nil, f.noNode("")
 	}
 	var err error
 	if f.path, f.lock, err = dbfolder.LockFolder(dir); err != nil {
@@ -52,8 +51,8 @@ func open(ctx context.Context, dir string, want Identity, o options) (*Store, er
 	return s, nil
 }
 
-func (f folder) noNode() error {
-	return &lockkeeper.Error{Err: lockkeeper.ErrInvalid, Detail: fmt.Sprintf("%s has no node", f.path), Cause: ErrNoNode}
+func (f folder) noNode(yet string) error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrInvalid, Detail: f.path + " has no node" + yet, Cause: ErrNoNode}
 }
 
 // open opens the folder, which is locked.
@@ -122,14 +121,19 @@ func (f folder) recover(ctx context.Context, o options) (*content, error) {
 		return nil, lostf("%s is damaged: %v; nothing was changed", f.log(), err)
 	}
 	there, err := dbfolder.HasContent(f.database())
+	var begun bool
+	if err == nil && !there {
+		begun, err = dbfolder.HasContent(f.unfinished())
+	}
 	switch {
 	case err != nil:
 		return nil, err
+	case begun:
+		return nil, f.noNode(" yet: its creation was cut short, so repeat it")
 	case !there && m == nil && log.Size == 0:
-		return nil, f.noNode()
+		return nil, f.noNode("")
 	case !there:
-		return nil, lostf("%s is missing, though there is what belongs to it: it was removed, or the creation of this "+
-			"node was cut short", f.database())
+		return nil, lostf("%s is missing, though there is what belongs to it", f.database())
 	case log.Missing:
 		if err := f.checkMissingLog(m); err != nil {
 			return nil, err
@@ -164,7 +168,8 @@ func (f folder) compare(c *content, m *dbfolder.Mark, o options) error {
 		return lostf("%s ends with transaction %d, though transaction %d was durable, as %s says: something is missing, or "+
 			"this is an older copy", f.database(), c.progress.commits, m.Seq, f.mark())
 	case c.progress.file != 0 && file != 0 && c.progress.file != file && !o.moved:
-		return lostf("%s is a copy, as its inode or its time of birth says: it may lack what the node did later", f.database())
+		return lostf("%s is a copy, as its inode or its time of birth says: it may lack what the node did later",
+			f.database())
 	}
 	return nil
 }
