@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 	"github.com/lockkeeper/lockkeeper/internal/model"
 	"github.com/lockkeeper/lockkeeper/internal/record"
 	"github.com/lockkeeper/lockkeeper/internal/story"
@@ -176,6 +177,33 @@ func TestRetiredDirectoryIsRefused(t *testing.T) {
 	}
 	if err := again.Retire("a third one"); !errors.Is(err, lockkeeper.ErrInvalid) {
 		t.Errorf("moved a second time: %v, want ErrInvalid", err)
+	}
+}
+
+// A person who knows that the other engine never ran gives the locks back, as docs/engines/cluster-disk.md says.
+func TestLocksMayBeGivenBack(t *testing.T) {
+	dir, _ := held(t)
+	m, err := BeginMove(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Retire("a node"); err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	s, err := openStore(filepath.Join(dir, "journal.db"), dbfolder.Use{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Exec("UPDATE meta SET moved = ''"), s.close()); err != nil {
+		t.Fatal(err)
+	}
+	e := openHere(t, dir, options{})
+	defer e.Close()
+	for st, err := range e.List(t.Context(), lockkeeper.Query{}) {
+		if err != nil || st.State != lockkeeper.Held || st.Ref.Session != "ann" {
+			t.Errorf("%v, %v, want the hold of ann", st, err)
+		}
 	}
 }
 

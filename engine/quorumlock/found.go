@@ -5,10 +5,10 @@ import (
 	"errors"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/founding"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/storage"
-	"github.com/lockkeeper/lockkeeper/table"
 )
 
 // A Token admits one new node to a cluster. Its text is secret.
@@ -25,15 +25,22 @@ func ParseToken(text string) (Token, error) { return join.ParseToken(text) }
 func ReadToken(file string) (Token, error) { return join.ReadToken(file) }
 
 // Found makes the first node of a new cluster in a folder, which it creates if there is none: keys, and
-// a log with this one voter. The cluster begins with the locks of t, the table of an engine that has
-// stopped, after a Restart (R19); nil means no locks. Open then runs the node.
+// a log with this one voter. The cluster begins with the locks of from, which gives them up for good; nil
+// means no locks. Open then runs the node.
 //
-// Found refuses a folder that has a node. If it is cut short, it may be called again; if it returns
-// nil, the node is durable.
-func Found(folder string, c Config, t *table.Table) error { return found(folder, &c, t, nil) }
+// Found refuses a folder that has a node, unless from says that it has moved to that very node. If it is
+// cut short, it may be called again, with the same folder and source; if it returns nil, the node is
+// durable. At no moment do both source and cluster have the locks.
+func Found(folder string, c Config, from Source) error { return found(folder, &c, from, nil) }
+
+// A Source is an engine that gives its locks to a new cluster, such as a *disklock.Move.
+type Source = founding.Source
 
 // found makes the first node of a cluster with these settings beside its own.
-func found(folder string, c *Config, t *table.Table, more []replica.Setting) error {
+func found(folder string, c *Config, from Source, more []replica.Setting) error {
+	if from != nil && from.MovedTo() != "" {
+		return founding.Resume(context.Background(), folder, from)
+	}
 	n, err := c.newNode()
 	if err != nil {
 		return err
@@ -57,11 +64,7 @@ func found(folder string, c *Config, t *table.Table, more []replica.Setting) err
 	if err := join.Enrol(context.Background(), begin, keys, n); err != nil {
 		return err
 	}
-	state, err := replica.Found(replica.Beginning{Voters: []uint64{identity.ID}, Table: t, Settings: begin.settings})
-	if err != nil {
-		return err
-	}
-	return storage.Create(folder, storage.Identity(identity), state)
+	return founding.Create(folder, storage.Identity(identity), begin.settings, from)
 }
 
 // A beginning has the settings of a cluster that is being founded.

@@ -107,8 +107,15 @@ func recoverTo(ctx context.Context, s *storage.Store, from, to string, c *Config
 	if err := join.CopyAuthority(from, to); err != nil {
 		return r, err
 	}
-	return r, found(to, c, t, append(settings, replica.Setting{Key: recoveredKey, Value: origin}))
+	return r, found(to, c, survivor{t}, append(settings, replica.Setting{Key: recoveredKey, Value: origin}))
 }
+
+// A survivor is the Source of a recovery. Recover itself retires the folder, when the new node is durable.
+type survivor struct{ table *table.Table }
+
+func (s survivor) MovedTo() string     { return "" }
+func (s survivor) Table() *table.Table { return s.table }
+func (s survivor) Retire(string) error { return nil }
 
 // recoveredFrom returns the setting recoveredKey of the node in a folder; nothing if there is no node.
 func recoveredFrom(ctx context.Context, folder string) ([]byte, error) {

@@ -58,7 +58,7 @@ var house = []room{
 		"engine/quorumlock/internal/voters", ""}, // runs such a node
 	{"engine/quorumlock", ". table engine/quorumlock/internal/node engine/quorumlock/internal/replica " +
 		"engine/quorumlock/internal/voters engine/quorumlock/internal/join engine/quorumlock/internal/peers " +
-		"engine/quorumlock/internal/storage internal/serve/limits", ""},
+		"engine/quorumlock/internal/storage engine/quorumlock/internal/founding internal/serve/limits", ""},
 	// what a node of a cluster has on its disk
 	{"engine/quorumlock/internal/storage", ". internal/dbfolder engine/quorumlock/internal/replica",
 		"go.etcd.io/raft/v3 google.golang.org/protobuf"},

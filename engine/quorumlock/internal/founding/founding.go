@@ -39,27 +39,25 @@ type Source interface {
 }
 
 // Create makes the log of the only node of a new cluster, in a folder without one. It begins with the
-// settings of b and with the locks of from, or none if from is nil. It returns the identity of the
-// node, which is not the one wanted if an earlier import by from was cut short: then that is completed,
-// with the settings that it had. All errors leave at most one side with the locks, and the caller may
-// repeat the call.
-func Create(ctx context.Context, dir string, node storage.Identity, b replica.Beginning, from Source) (
-	storage.Identity, error) {
+// settings and with the locks of from, or none if from is nil. After an error the source or the
+// folder has the locks, or neither until Resume: the caller begins again, with another id.
+func Create(dir string, node storage.Identity, settings []replica.Setting, from Source) error {
+	b := replica.Beginning{Voters: []uint64{node.ID}, Settings: settings}
 	decide := func() error { return nil }
 	if from != nil {
-		if to := from.MovedTo(); to != "" {
-			return storage.Resume(ctx, dir, to)
-		}
 		b.Table = from.Table()
 		decide = func() error { return from.Retire(node.String()) }
 	}
-	b.Voters = []uint64{node.ID}
 	state, err := replica.Found(b)
 	if err != nil {
-		return storage.Identity{}, err
+		return err
 	}
-	if err := storage.CreateAfter(dir, node, state, decide); err != nil {
-		return storage.Identity{}, err
-	}
-	return node, nil
+	return storage.CreateAfter(dir, node, state, decide)
+}
+
+// Resume completes the Create that got the locks of a source, if it was cut short after that. The folder
+// is the one of that Create, or a moved one. If the node is there, nothing changes.
+func Resume(ctx context.Context, dir string, from Source) error {
+	_, err := storage.Resume(ctx, dir, from.MovedTo())
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
@@ -58,13 +59,21 @@ func (f folder) prepare(node *Identity, state *replica.State) error {
 		return lockkeeper.Invalid("%s is there already: name a new folder", f.database())
 	}
 	unfinished := f.unfinished()
+	begun, err := dbfolder.HasContent(unfinished)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(f.mark()); !begun && !errors.Is(err, fs.ErrNotExist) {
+		return lockkeeper.Invalid("%s has a file %s and no node: it belongs to something else, such as the journal of a "+
+			"server; name a new folder", f.path, filepath.Base(f.mark()))
+	}
 	// What a cut Create left, and a log that SQLite would take for one of the new database.
 	beside := []string{dbfolder.LogPath(unfinished), unfinished + "-shm"}
 	old := append(beside, f.log(), f.database()+"-shm", f.mark(), unfinished)
 	if err := removeAll(old); err != nil {
 		return err
 	}
-	err := build(unfinished, node, state)
+	err = build(unfinished, node, state)
 	if err == nil {
 		err = removeAll(beside)
 	}
