@@ -195,14 +195,15 @@ func (w *world) slowClock(m *machine, f *fault) {
 	w.setClock(m, f, value, rate)
 }
 
-// loseDisk replaces a machine with an empty one, if all voters were well: the loss of a majority of
-// disks is beyond the promises.
+// loseDisk replaces a machine with an empty one, if all voters are well and the others are a majority
+// without it: the loss of a majority of disks is beyond the promises.
 func (w *world) loseDisk(m *machine) {
 	leader := w.leader()
-	if m.replica == nil || leader == m || leader.replica == nil || !leader.replica.Status().Ready {
+	if m.replica == nil || leader == m || leader.replica == nil || !leader.replica.Status().Ready ||
+		leader.replica.lead.changing {
 		return
 	}
-	well := 0
+	all, rest := 0, 0
 	for _, p := range leader.replica.Peers() {
 		if w.profile.learners && p.ID == m.id && p.Role == voters.Voter {
 			return
@@ -211,10 +212,13 @@ func (w *world) loseDisk(m *machine) {
 			return
 		}
 		if p.Role == voters.Voter {
-			well++
+			all++
+			if p.ID != m.id {
+				rest++
+			}
 		}
 	}
-	if well < w.profile.voters {
+	if all < w.profile.voters || rest <= all/2 {
 		return
 	}
 	w.saw("disk lost")

@@ -117,8 +117,9 @@ func TestSeedsReplay(t *testing.T) {
 func TestSimulationOfOtherSizes(t *testing.T) {
 	for name, p := range map[string]profile{
 		"1 of 1":                  {machines: 1, voters: 1, clients: 3},
+		"1 of 2":                  {machines: 2, voters: 1, clients: 3},
 		"3 of 3":                  {machines: 3, voters: 3, clients: 4},
-		"5 of 7":                  {machines: 7, voters: 5, clients: 12},
+		"5 of 10":                 {machines: 10, voters: 5, clients: 12},
 		"3 and 3 that only learn": {machines: 6, voters: 3, clients: 6, learners: true},
 	} {
 		p.faults, p.quiet = usual.faults, usual.quiet
