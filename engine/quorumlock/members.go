@@ -122,9 +122,15 @@ func (e *Engine) Settings() Settings { return Settings{e.node} }
 // Read implements join.Settings. It makes a call, not a read: while nothing falls due, only calls bring
 // the leader's time to the tables. The call has no effect otherwise, because no session has an empty id.
 func (s Settings) Read(ctx context.Context) (join.View, error) {
-	_, err := s.node.Call(ctx, table.Command{Op: table.Renew}, nil)
-	if errors.Is(err, lockkeeper.ErrUnavailable) {
-		return nil, err
+	for range mostTries {
+		_, err := s.node.Call(ctx, table.Command{Op: table.Renew}, nil)
+		if errors.Is(err, replica.ErrUnknown) && ctx.Err() == nil {
+			continue // the leader has changed, or this node was given the whole state
+		}
+		if errors.Is(err, lockkeeper.ErrUnavailable) {
+			return nil, err
+		}
+		break
 	}
 	return s.Known(), nil
 }

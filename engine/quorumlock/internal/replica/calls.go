@@ -41,6 +41,7 @@ func unavailable(cause error) error {
 //
 //	waiting ── sent to the leader ──> sent ── entry applied ──────────────> answered
 //	   ^  │                            │ ├── leader changed: ErrUnknown ──> answered
+//	   │  │                            │ ├── snapshot:       ErrUnknown ──> answered
 //	   │  │                            │ └── deadline:       ErrUnknown ──> answered
 //	   └──┼── refused: not leading ────┘
 //	      └── deadline: ErrNoLeader ──────────────────────────────────────> answered
@@ -166,7 +167,8 @@ func (r *Replica) receiveRefusal(m *Message) {
 	}
 }
 
-// endSentCalls answers the calls that the former leader has: their outcome is unknown.
+// endSentCalls answers the calls that a leader has, and whose outcome is unknown: because another one
+// leads, or because a snapshot may have applied them.
 func (r *Replica) endSentCalls() {
 	for _, id := range r.calls.order {
 		if c := r.calls.pending[id]; c != nil && c.sentTo != 0 {

@@ -126,8 +126,8 @@ func cutBytes(b []byte) (part, rest []byte, err error) {
 	return b[:n], b[n:], nil
 }
 
-// install makes the state of a snapshot the state of this node. Calls of this node that the snapshot
-// has applied get no answer from it: their deadlines end them as unknown.
+// install makes the state of a snapshot the state of this node. The snapshot does not say which calls
+// of this node it has.
 func (r *Replica) install(s *pb.Snapshot) error {
 	state, err := r.readSnapshot(s)
 	if err != nil {

@@ -180,6 +180,7 @@ func (r *Replica) persisted(w *openWrite) {
 			r.fail(err)
 			return
 		}
+		r.endSentCalls()
 	}
 	err := r.storage.Append(m.GetEntries())
 	if m.Term != nil {
