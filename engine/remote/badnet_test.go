@@ -41,9 +41,12 @@ func behind(t *testing.T, address string, seed uint64, w badnet.Schedule) *badne
 	return p
 }
 
-// losingNetwork returns the checks that no engine could pass on a network that loses answers, with the
-// reasons.
-func losingNetwork() map[string]string {
+// Clients that repeat unanswered calls pass the whole suite on a network that delays, cuts, doubles
+// and delivers late.
+func TestConformanceOnBadNetwork(t *testing.T) {
+	testmode.NeedLong(t, "it is the suite once more; TestCrowdOnBadNetwork is on a worse network")
+	seed := testmode.Seed(t)
+	var number atomic.Uint64
 	skip := map[string]string{
 		"Cancellation/by a deadline":                     "this network may need more than its second",
 		"Cancellation/while waiting":                     "as by a deadline",
@@ -56,18 +59,9 @@ func losingNetwork() map[string]string {
 		"contact is lost, and comes back", "the session is taken over"} {
 		skip["OneReason/"+name] = "it has a follower that must see every last state"
 	}
-	return skip
-}
-
-// Clients that repeat unanswered calls pass the whole suite on a network that delays, cuts, doubles
-// and delivers late.
-func TestConformanceOnBadNetwork(t *testing.T) {
-	testmode.NeedLong(t, "it is the suite once more; TestCrowdOnBadNetwork is on a worse network")
-	seed := testmode.Seed(t)
-	var number atomic.Uint64
 	enginetest.Run(t, enginetest.Harness{
 		Many: true,
-		Skip: losingNetwork(),
+		Skip: skip,
 		Fresh: func(t *testing.T) enginetest.Open {
 			_, address := serve(t, memlock.New())
 			p := behind(t, address, seed+number.Add(1), mild)
