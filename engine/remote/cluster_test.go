@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,6 +175,40 @@ func TestLostNodesCostNothing(t *testing.T) {
 			t.Errorf("waiter %d: %v", i, err)
 		}
 	}
+}
+
+// A server that does not answer keeps no client waiting: the next one is dialled beside it. A computer
+// that stands still for some seconds may end the first dial before.
+func TestNextServerIsDialledBesideASilentOne(t *testing.T) {
+	for try := 1; !dialsBeside(t); try++ {
+		if try == 5 {
+			t.Fatal("it is always dialled after the silent one")
+		}
+	}
+}
+
+// dialsBeside opens a client of two servers. It reports whether the client dialled the second one before
+// it gave up the first, which does not answer.
+func dialsBeside(t *testing.T) bool {
+	var gaveUp, late atomic.Bool
+	silent := pretend(t, func(_ net.Conn, in *bufio.Reader) {
+		for {
+			if _, err := request(in); err != nil {
+				gaveUp.Store(true)
+				return
+			}
+		}
+	})
+	next := pretend(t, func(nc net.Conn, in *bufio.Reader) {
+		late.Store(gaveUp.Load())
+		if welcomed(nc, in) == nil {
+			_, _ = request(in)
+		}
+	})
+	if err := dial(t, "lk://"+silent+","+next).Close(); err != nil {
+		t.Error(err)
+	}
+	return !late.Load()
 }
 
 // A client leaves a node that can perform no calls, and keeps its hold.

@@ -91,9 +91,10 @@ const (
 	nextPause  = farAway
 )
 
-// race dials the addresses in their order: each when the one before has failed, or a pause after that
-// was dialled. It returns the first connection to a server that can perform calls; if there is none,
-// one to a server that may be able to do so later.
+// race dials the addresses in their order: each when all before have failed, or a pause after the last
+// dial. The pause doubles, because servers that are slow under load should not get more to do. race
+// returns the first connection to a server that can perform calls; if there is none, one to a server
+// that may be able to do so later.
 func (e *Engine) race(order []string, pause time.Duration) (*conn, error) {
 	ctx, cancel := context.WithCancel(e.life)
 	defer cancel()
@@ -108,6 +109,7 @@ func (e *Engine) race(order []string, pause time.Duration) (*conn, error) {
 			address := order[next]
 			next, open = next+1, open+1
 			timer.Reset(pause)
+			pause *= 2
 			go func() {
 				c, err := e.dial(ctx, address)
 				results <- dialled{c, err}

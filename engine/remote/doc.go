@@ -13,8 +13,8 @@
 //	  └───────────────────────────────── failed
 //	    the last frame of the connection is processed
 //
-// Connecting dials the addresses in their order: each when the one before has failed, or a pause
-// after that was dialled, and each for at most dialTime. The first server that answers counts.
+// Connecting dials the addresses in their order: each when all before have failed, or a pause after
+// the last dial, and each for at most dialTime. The first server that answers counts.
 // Callers that need a connection meanwhile share the attempt. If no address works, they get
 // ErrUnavailable, or ErrDenied if a server refused the client. A refusal is an answer, so the
 // Client does not retry it forever.
