@@ -225,7 +225,7 @@ func (p *Party) tryGrant(c *claim, now time.Duration) bool {
 		p.raiseAim(c, now)
 		if c.counted() >= p.majority && p.currentVotes(c, now) < p.majority {
 			for i := range c.at {
-				if c.at[i].counts() && !p.current(c, i, now) {
+				if c.at[i].counts() && p.promisesTooLittle(c.session, i, now) {
 					c.session.seats[i].renew = true
 				}
 			}

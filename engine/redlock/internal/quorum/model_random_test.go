@@ -21,7 +21,14 @@ type dice struct {
 	lossy  bool // most faults are losses of data, and pauses
 	slow   int  // time passes once in so many steps, whatever is due
 	keep   int  // a hold is released once in so many chances
+
+	instant Micros // of the latest step
+	steps   int    // at that instant
 }
+
+// mostSteps bounds the steps at one instant. Messages take no time, so a party that asks a server again
+// for what the server can't give never lets time pass.
+const mostSteps = 20_000
 
 // scopeOf returns the scope of a seed.
 func scopeOf(r *rand.Rand) scope {
@@ -91,6 +98,12 @@ func (d *dice) advance() string {
 		if d.IntN(4) == 0 && w.rejoinStep(i, d.IntN(7)) {
 			return w.judge.check(w)
 		}
+	}
+	if w.now > d.instant {
+		d.instant, d.steps = w.now, 0
+	}
+	if d.steps++; d.steps > mostSteps {
+		return fmt.Sprintf("%d steps, and no time has passed", d.steps)
 	}
 	moves := w.prompt()
 	if len(moves) == 0 {

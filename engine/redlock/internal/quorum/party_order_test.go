@@ -34,3 +34,24 @@ func TestAnsweredWaiterKeepsItsPlaceAfterSlowMeasurement(t *testing.T) {
 		}
 	})
 }
+
+// A waiting claim has the votes of a majority, and one of them is about to be taken by a thief. A renewal
+// could not keep that vote, so the party sends none.
+func TestVoteThatAThiefTakesIsNotRenewed(t *testing.T) {
+	s := newSim(t, 3, 2, 11)
+	holder, u := s.user(0, "holder"), s.user(1, "u")
+	s.must(holder.claim(want("a", 0)), lockkeeper.Held, 0)
+	s.must(u.claim(want("a", lockkeeper.Forever)), lockkeeper.Waiting, 0)
+	c := u.p.sessions["u"].claims[u.id]
+	for i := range 2 {
+		c.at[i].vote = c.at[i].gone + 1
+	}
+	c.at[1].askEnd = s.now + lockkeeper.Margin(u.ttl)/2
+	clear(s.sends)
+	u.p.decide(c, s.now)
+	s.collect(u.p)
+	s.run(lockkeeper.Margin(u.ttl) / 4)
+	if n := s.sends[Renew]; n != 0 {
+		t.Errorf("%d renewals were sent for a vote that they can't keep", n)
+	}
+}

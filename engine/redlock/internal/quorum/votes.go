@@ -174,9 +174,15 @@ func (c *claim) counted() int {
 // nothing that the server promised ends before what the client believes of the session. The clock of
 // the server may run faster than that of the party, so the promise counts less the margin.
 func (p *Party) current(c *claim, i int, now time.Duration) bool {
-	b, seat := &c.at[i], &c.session.seats[i]
-	return b.counts() && min(seat.promise, b.askEnd)-lockkeeper.Margin(c.session.ttl) > now &&
-		seat.promise >= c.session.clientEnd
+	b := &c.at[i]
+	return b.counts() && b.askEnd-lockkeeper.Margin(c.session.ttl) > now && !p.promisesTooLittle(c.session, i, now)
+}
+
+// promisesTooLittle reports whether what a server promised of the session keeps its votes from being
+// current. A renewal changes that.
+func (p *Party) promisesTooLittle(s *session, i int, now time.Duration) bool {
+	promise := s.seats[i].promise
+	return promise-lockkeeper.Margin(s.ttl) <= now || promise < s.clientEnd
 }
 
 // currentVotes returns the number of current votes.
