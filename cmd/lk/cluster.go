@@ -47,7 +47,7 @@ has the keys of the cluster: there is no remote access to these verbs.`,
 		Example: `  # on the first machine
   lk cluster init --peers 10.0.0.1
   lk serve --listen 10.0.0.1:7420 --insecure
-  lk cluster token >token
+  lk cluster token --out token
 
   # on another one, after the file token was copied there
   lk serve --join token --peers 10.0.0.2 --listen 10.0.0.2:7420 --insecure

@@ -34,7 +34,7 @@ and use a new token. A removal that would leave no majority of the voters is ref
   lk cluster remove three --note "its disk is broken"
 
   # and one in its place
-  lk cluster token >token`,
+  lk cluster token --out token`,
 		Args: a.checkedAlone(func(_ *cobra.Command, args []string) { a.oneNode(args, &change.Node) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			change.Note = cmp.Or(change.Note, "removed by "+userAtHost())

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"text/tabwriter"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 type joinTokenOptions struct {
 	*clusterOptions
 	life time.Duration
+	out  string
 	id   string
 	json bool
 }
@@ -34,7 +37,7 @@ Keep it secret: who has it becomes a node, with a copy of the keys of the cluste
 the new machine as a file that only its server's user can read, and give that to
 lk serve --join FILE; or set ` + quorumlock.TokenVariable + ` there.`,
 		Example: `  # for one more node
-  (umask 077; lk cluster token >token)
+  lk cluster token --out token
   scp -p token two.example.com:
 
   # and there
@@ -44,6 +47,8 @@ lk serve --join FILE; or set ` + quorumlock.TokenVariable + ` there.`,
 	}
 	o.life = quorumlock.DefaultTokenLife
 	addSpan(cmd, &a.bad, &o.life, "life", 0, "the token ends D from now: 1m to 7d")
+	cmd.Flags().StringVarP(&o.out, "out", "o", "", "write the token to `FILE`, which must not exist and which only this "+
+		"user can read, instead of printing it")
 	cmd.AddCommand(a.newJoinTokenLs(o), a.newJoinTokenWithdraw(o))
 	return cmd
 }
@@ -95,13 +100,37 @@ func (a *app) newJoinTokenWithdraw(o *joinTokenOptions) *cobra.Command {
 
 func (a *app) joinTokenNew(ctx context.Context, o *joinTokenOptions) error {
 	var text string
-	if err := o.ask(ctx, tokenVerb, o.life, &text); err != nil {
+	ask := func() error { return o.ask(ctx, tokenVerb, o.life, &text) }
+	if o.out == "" {
+		if err := ask(); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.stdout, text)
+	} else if err := writeSecret(o.out, ask, &text); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.stdout, text)
 	fmt.Fprintf(a.stderr, "lk: one node can join by this token within %s: lk serve --join FILE --peers ADDR, on its "+
 		"machine; keep the token secret until then\n", duration.Text(o.life))
 	return nil
+}
+
+// writeSecret creates a file for this user alone, and writes the text to it that get provides. If
+// anything fails, there is no file.
+func writeSecret(file string, get func() error, text *string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	if err = get(); err == nil {
+		_, err = fmt.Fprintln(f, *text)
+		err = errors.Join(err, f.Close())
+	} else {
+		f.Close()
+	}
+	if err != nil {
+		os.Remove(file)
+	}
+	return err
 }
 
 func (a *app) joinTokenLs(ctx context.Context, o *joinTokenOptions) error {
