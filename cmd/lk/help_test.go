@@ -50,9 +50,7 @@ func unknownIn(root *cobra.Command, line string) (wrong []string) {
 			wrong = append(wrong, unknown)
 			continue
 		}
-		if verb.HasSubCommands() && i+2 < len(words) {
-			verb, _ = subjectOfHelp(verb, words[i+2:i+3])
-		}
+		verb, _ = subjectOfHelp(verb, words[i+2:])
 		for _, arg := range words[i+2:] {
 			if arg == "--" || strings.ContainsAny(arg, "|>") {
 				break
@@ -75,6 +73,7 @@ func TestUnknownIn(t *testing.T) {
 		"lk ls --json | jq --raw":                  nil,
 		"source <(lk completion bash)":             nil,
 		"lk rnu x":                                 {"rnu"},
+		"lk cluster token ls --json --data x --no": {"--no"},
 		"x=1 lk ls --engine=sqlite:x --all --json": {"--all"},
 	} {
 		if got := unknownIn(a.newRoot(), line); !slices.Equal(got, want) {
