@@ -21,6 +21,9 @@ import (
 type Authority struct {
 	File string // its certificate, in PEM
 
+	// Usages is what the next certificates are good for; nil is servers and clients.
+	Usages []x509.ExtKeyUsage
+
 	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -66,7 +69,10 @@ func (a *Authority) Replace(p Pair, name string, until time.Time) {
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-12 * time.Hour), NotAfter: until,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		ExtKeyUsage: a.Usages,
+	}
+	if a.Usages == nil {
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	}
 	if ip := net.ParseIP(name); ip != nil {
 		template.IPAddresses = []net.IP{ip}

@@ -46,6 +46,15 @@ func TestOwnIDIsRefused(t *testing.T) {
 	refused(t, a, a, a.node("alpha", 2), func(s *Settings) { s.ID = 3 }, "which is this node itself")
 }
 
+// A node makes connections and accepts them, so its certificate has to be good for both.
+func TestCertificateForOneSideIsRefusedOnTheOther(t *testing.T) {
+	a := newCA(t)
+	a.Usages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	serves := a.node("alpha", 1)
+	a.Usages = nil
+	refused(t, a, a, serves, nil, "incompatible key usage")
+}
+
 func TestOtherAuthorityIsRefused(t *testing.T) {
 	a, other := newCA(t), newCA(t)
 	// The caller accepts the node, which does not accept the caller.
