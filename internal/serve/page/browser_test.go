@@ -151,6 +151,7 @@ func TestPageInABrowser(t *testing.T) {
 		c.shows(`a\u{202e}b`)
 		c.eval(`[...document.querySelectorAll(".row.claim")].find((r) => r.textContent.includes("onerror")).click()`)
 		c.shows("javascript:alert(1)")
+		c.photographs("hostile")
 		if n := c.eval(`document.querySelectorAll("img, b, a[href^=javascript]").length`); n != 0.0 {
 			t.Errorf("%v elements are made of names", n)
 		}
@@ -159,6 +160,12 @@ func TestPageInABrowser(t *testing.T) {
 	})
 	t.Run("keys search, choose and go back", func(t *testing.T) { keysWork(t, c) })
 	t.Run("revoke, freeze and thaw by keys", func(t *testing.T) { actionsWork(t, c, w, deploy) })
+	t.Run("a reload forgets nothing", func(t *testing.T) {
+		c.call("Page.reload", nil, nil)
+		c.shows("revoked: it hangs")
+		c.shows("Live")
+	})
+	t.Run("a long queue is folded", func(t *testing.T) { queueFolds(c, w) })
 	t.Run("a cut is said, and resumed", func(t *testing.T) {
 		w.server.Close()
 		c.shows("The stream of changes is cut")
@@ -189,6 +196,34 @@ func TestPageInABrowser(t *testing.T) {
 	if wrong := c.errors(); wrong != "" {
 		t.Error("the browser reports: " + wrong)
 	}
+}
+
+// queueFolds: a long queue shows its first waiters, unfolds, and has only the rows on the screen in the
+// document, whatever the keys go to.
+func queueFolds(c *chromium, w *town) {
+	var refs []string
+	for i := range 60 {
+		refs = append(refs, w.claim(fmt.Sprintf(`{"path":"zoo","as":"visitor-%d"`, i)+long))
+	}
+	c.presses("/")
+	c.types("zoo")
+	c.awaits(`document.querySelectorAll(".row.claim").length > 15`) // a search unfolds
+	c.presses("Escape", "Escape", "End")
+	c.shows("51 more wait")
+	c.awaits(`document.activeElement.closest(".row").textContent.includes("51 more wait")`)
+	c.presses("Enter")
+	c.awaits(`document.activeElement.closest(".row").textContent.includes("visitor-9")`)
+	c.shows("9th in line")
+	c.presses("End")
+	c.awaits(`document.activeElement.closest(".row").textContent.includes("visitor-59")`)
+	c.shows("59th in line")
+	c.awaits(`document.querySelectorAll(".row").length < 60`)
+	c.presses("Home")
+	c.awaits(`document.activeElement.getAttribute("aria-rowindex") === "2"`)
+	for _, ref := range refs {
+		w.release(ref)
+	}
+	c.awaits(`![...document.querySelectorAll(".row")].some((r) => r.textContent.includes("zoo"))`)
 }
 
 func keysWork(t *testing.T, c *chromium) {

@@ -24,7 +24,7 @@ function start(session) {
 function showLogin() {
   document.title = "Log in · Lockkeeper";
   fill(app, el("main", { class: "login" }, el("div", { class: "brand" }, icon(icons.lock), el("h1", {}, "Lockkeeper")),
-    el("p", { class: "muted" }, "This server shows its locks to those it knows."), dialogs.loginForm(start)));
+    el("p", { class: "muted" }, "This server asks for a token."), dialogs.loginForm(start)));
   app.querySelector("input").focus();
 }
 

@@ -4,7 +4,11 @@ import { el, fill, icon, icons, link, patch } from "./dom.js";
 import { now } from "./store.js";
 import { timeline } from "./timeline.js";
 import { leftText, stateText } from "./tree.js";
-import { askedText, blockerText, clock, duration, endText, modeOf, ownerOf, plural, visible } from "./words.js";
+import {
+  askedText, blockerText, clock, duration, endText, modeOf, ordinal, ownerOf, plural, visible,
+} from "./words.js";
+
+const MOST_BELOW = 10; // holders below a path
 
 export class Detail {
   /**
@@ -74,7 +78,7 @@ export class Detail {
       el("dl", { class: "figures" }, figure(held.length, "held", "held"), figure(waiting.length, "waiting", "waiting"),
         figure(this.store.freezes.size, "frozen", "frozen")),
       this.extreme("Longest hold", oldest(held), t), this.extreme("Longest wait", oldest(waiting), t),
-      this.feed(),
+      this.queues(), this.feed(),
     ];
   }
 
@@ -82,6 +86,14 @@ export class Detail {
     if (!st) return null;
     return el("section", {}, el("h3", {}, title), el("p", { class: "line" }, this.toClaim(st.claim, ownerOf(st)), " ",
       el("span", { class: "muted" }, duration(t - (st.received - st.age)) + " at "), this.toPath(st.targets[0].path)));
+  }
+
+  queues() {
+    const longest = this.store.forest.queues(5);
+    if (!longest.length) return null;
+    return el("section", {}, el("h3", {}, "Longest queues"), el("ul", { class: "cards" }, longest.map(([path, n]) =>
+      el("li", {}, el("span", { class: "mark waiting" }), el("span", {}, this.toPath(path),
+        el("span", { class: "muted" }, " " + n.toLocaleString() + " waiting"))))));
   }
 
   feed() {
@@ -124,9 +136,19 @@ export class Detail {
       this.claims("Held by", list.filter((st) => st.state === "held"), t),
       this.claims("Waiting", list.filter((st) => st.state !== "held"), t),
       !list.length && el("p", { class: "muted" }, "Nobody holds exactly this path, and nobody waits for it."),
+      this.around("Held above", this.store.forest.above(path)),
+      this.around("Held below", this.store.forest.below(path, MOST_BELOW)),
       el("section", {}, el("h3", {}, "Timeline"), lines ?? el("p", { class: "muted" }, "Nothing was seen here yet."),
         el("p", { class: "muted" }, this.known())),
     ];
+  }
+
+  /** Lists holders of other paths, which are in the way of this one. */
+  around(title, holders) {
+    if (!holders.length) return null;
+    return el("section", {}, el("h3", {}, title), el("ul", { class: "cards" }, holders.map(([st, at]) => el("li", {},
+      el("span", { class: "mark held" }), el("span", {}, this.toClaim(st.claim, ownerOf(st)),
+        el("span", { class: "muted" }, " at "), this.toPath(at))))));
   }
 
   /** Says what the page can know of the past. */
@@ -148,7 +170,7 @@ export class Detail {
     return el("section", {}, el("h3", {}, title), el("ul", { class: "cards" }, list.slice(0, 50).map((st) => el("li",
       {},
       el("span", { class: "mark " + (st.asked ? "asked" : st.state) }), this.toClaim(st.claim, ownerOf(st)),
-      el("span", { class: "muted" }, [modeOf(st.targets[0]), st.state === "held" && !st.asked ? "" : stateText(st, t),
+      el("span", { class: "muted" }, [modeOf(st.targets[0]), st.state === "held" && !st.asked ? "" : stateText(st),
         duration(t - (st.received - st.age)), leftText(st, t)].filter(Boolean).join(" · ")),
       st.note && el("bdi", { class: "note" }, visible(st.note))))),
     list.length > 50 && el("p", { class: "muted" }, plural(list.length - 50, "more claim") + " in the tree"));
@@ -194,10 +216,10 @@ export class Detail {
   sentence(st, t) {
     const since = duration(t - (st.received - st.age));
     if (st.state === "held") {
-      return "Held for " + since + (st.asked ? ". " + askedText(st.asked, t, st.received) : "") +
-        (leftText(st, t) && !st.asked ? ", " + leftText(st, t) : "");
+      return "Held for " + since + (st.asked ? ", " + askedText(st.asked) : "") +
+        (leftText(st, t) ? ", " + leftText(st, t) : "");
     }
-    return "Waits for " + since + (st.position ? ", " + stateText(st, t).split(" · ")[0] : "") +
+    return "Waits for " + since + (st.position ? ", " + ordinal(st.position) + " in line" : "") +
       (leftText(st, t) ? ", " + leftText(st, t) + (st.etaAt ? " left" : "") : "");
   }
 

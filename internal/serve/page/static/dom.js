@@ -1,6 +1,8 @@
 // Builds elements. Text from others only ever becomes text nodes and attribute values: nothing in
 // this page is parsed as HTML, and the server's policy forbids it.
 
+import { visible } from "./words.js";
+
 /**
  * Returns an element. In attrs a function is a listener, true is an empty attribute, and false, null
  * and undefined leave the attribute out. Children are nodes, texts, lists of them, or nothing.
@@ -53,14 +55,15 @@ export function patch(old, fresh) {
 
 /** Returns a link for an address that somebody gave: only http and https become links. */
 export function link(address) {
+  const text = visible(address);
   let url;
   try {
     url = new URL(address);
   } catch {
-    return el("span", {}, address);
+    return el("span", {}, text);
   }
-  if (url.protocol !== "https:" && url.protocol !== "http:") return el("span", {}, address);
-  return el("a", { href: url.href, rel: "noopener noreferrer", target: "_blank" }, address);
+  if (url.protocol !== "https:" && url.protocol !== "http:") return el("span", {}, text);
+  return el("a", { href: url.href, rel: "noopener noreferrer", target: "_blank" }, text);
 }
 
 const SVG = "http://www.w3.org/2000/svg";

@@ -109,6 +109,43 @@ export class Forest {
     this.prune(node);
   }
 
+  /** Returns [claim, path] of the holders above a path. */
+  above(path) {
+    const found = [];
+    for (let i = path.lastIndexOf("/"); i > 0; i = path.lastIndexOf("/", i - 1)) {
+      const at = path.slice(0, i);
+      for (const st of this.at(at)) if (st.state === "held") found.push([st, at]);
+    }
+    return found;
+  }
+
+  /** Returns [claim, path] of the first holders below a path. */
+  below(path, most) {
+    const found = [];
+    const visit = (node) => {
+      for (const child of node.inside()) {
+        if (found.length >= most) return;
+        if (!child.held) continue;
+        for (const st of child.queue()) if (st.state === "held" && found.length < most) found.push([st, child.path]);
+        visit(child);
+      }
+    };
+    if (this.nodes.has(path)) visit(this.nodes.get(path));
+    return found;
+  }
+
+  /** Returns [path, waiters] of the longest queues. */
+  queues(most) {
+    const found = [];
+    for (const node of this.nodes.values()) {
+      if (!node.waiting) continue;
+      let waiting = 0;
+      for (const st of node.claims.values()) if (st.state !== "held") waiting++;
+      if (waiting > 1) found.push([node.path, waiting]);
+    }
+    return found.sort((a, b) => b[1] - a[1]).slice(0, most);
+  }
+
   /** Returns the claims with a target at exactly that path: holders first, then the queue. */
   at(path) {
     return this.nodes.get(path)?.queue() ?? [];

@@ -170,6 +170,10 @@ export class Store {
     const record = this.record(old);
     if (record.reason === "unseen") record.steps.pop(); // now it is seen
     record.end = st.received - (st.age ?? 0);
+    if (record.held === undefined && st.fence) { // it was granted before the page knows
+      record.held = record.waits ?? Math.min(this.since, record.end);
+      record.early = true;
+    }
     record.reason = st.unseen ? "unseen" : st.reason;
     record.last = { ...old, ...st, claim: old.claim, targets: st.targets ?? old.targets, as: st.as ?? old.as };
     this.step(record, record.end, "ended", st);

@@ -39,10 +39,11 @@ function line(r, t, place) {
       {}, ownerOf(r.last)))),
     el("td", { class: "axis" }, lane),
     el("td", {}, waited(r, end)),
-    el("td", {}, r.held === undefined ? "" : duration(end - r.held)));
+    el("td", {}, r.held === undefined ? "" : (r.early ? "≥ " : "") + duration(end - r.held)));
 }
 
 function waited(r, end) {
+  if (r.early) return "not seen";
   if (r.waits !== undefined) return duration((r.held ?? end) - r.waits);
   return r.held !== undefined && r.held < r.seen ? "not seen" : "0 s";
 }

@@ -44,7 +44,6 @@ export class Tree {
     if (this.focusAt < 0) {
       this.focusAt = Math.max(0, Math.min(this.lastAt ?? 0, rows.length - 1));
       this.focus = rows[this.focusAt]?.key ?? "";
-      this.lost = this.body.contains(document.activeElement);
     }
     this.lastAt = this.focusAt;
     this.body.style.height = rows.length * before.height + "px";
@@ -52,8 +51,6 @@ export class Tree {
     const moved = anchor ? this.indexOf(anchor.key) - before.first : 0;
     if (anchor && moved && this.indexOf(anchor.key) >= 0) before.box.scrollTop += moved * before.height;
     this.paint();
-    if (this.lost) this.nodes.get(this.focus)?.node.focus({ preventScroll: true });
-    this.lost = false;
     this.explain();
   }
 
@@ -74,24 +71,29 @@ export class Tree {
   /** Puts the rows on the screen into the document, and the one with the focus, and no others. */
   paint() {
     const { height, first, last } = this.measure();
-    const nodes = new Map();
+    const from = Math.max(0, first - BEYOND);
+    const to = Math.min(this.rows.length - 1, last + BEYOND);
+    const wanted = [];
+    if (this.rows.length && this.focusAt < from) wanted.push(this.focusAt);
+    for (let i = from; i <= to; i++) wanted.push(i);
+    if (this.rows.length && this.focusAt > to) wanted.push(this.focusAt);
+    const active = this.body.contains(document.activeElement);
+    const nodes = new Map(wanted.map((i) => [this.rows[i].key, this.nodes.get(this.rows[i].key)]));
+    for (const [key, part] of this.nodes) if (!nodes.has(key)) part.node.remove();
     let before = this.body.firstChild;
-    const place = (i) => {
+    for (const i of wanted) {
       const row = this.rows[i];
-      const part = this.nodes.get(row.key) ?? makeRow(row);
+      const part = nodes.get(row.key) ?? makeRow(row);
       part.row = row;
       nodes.set(row.key, part);
       update(part, row, { chosen: row.key === this.chosen, focus: row.key === this.focus, at: i, height });
       if (part.node === before) before = before.nextSibling;
-      else this.body.insertBefore(part.node, before);
-    };
-    const from = Math.max(0, first - BEYOND);
-    const to = Math.min(this.rows.length - 1, last + BEYOND);
-    if (this.rows.length && this.focusAt < from) place(this.focusAt);
-    for (let i = from; i <= to; i++) place(i);
-    if (this.rows.length && this.focusAt > to) place(this.focusAt);
-    for (const [key, part] of this.nodes) if (!nodes.has(key)) part.node.remove();
+      else this.body.insertBefore(part.node, before); // a node that moves loses the focus
+    }
     this.nodes = nodes;
+    if (active && !this.body.contains(document.activeElement)) {
+      nodes.get(this.focus)?.node.focus({ preventScroll: true });
+    }
   }
 
   explain() {
@@ -275,12 +277,12 @@ function times(part, row) {
   setText(part.cells[3], duration(t - since));
   part.cells[3].title = "since " + clock(since);
   setText(part.cells[4], leftText(st, t));
-  if (row.claim) setText(part.cells[2], stateText(st, t));
+  if (row.claim) setText(part.cells[2], stateText(st));
 }
 
 /** Returns what a claim does, and why. */
-export function stateText(st, t) {
-  if (st.state === "held" && st.asked) return askedText(st.asked, t, st.received);
+export function stateText(st) {
+  if (st.state === "held" && st.asked) return askedText(st.asked);
   if (st.state === "held" && st.converting) return "held, waits to be exclusive";
   if (st.state === "held") return "held";
   return waitText(st) || "waiting";
@@ -289,6 +291,7 @@ export function stateText(st, t) {
 /** Returns how long it will still take, as far as that is known. */
 export function leftText(st, t) {
   if (st.etaAt) return "about " + duration(st.etaAt - t);
-  if (st.left == null) return "";
-  return (st.state === "waiting" ? "gives up in " : "ends in ") + duration(st.left - (t - st.received));
+  const left = st.left ?? st.asked?.left;
+  if (left == null) return "";
+  return (st.state === "waiting" ? "gives up in " : "ends in ") + duration(left - (t - st.received));
 }

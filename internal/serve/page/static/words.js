@@ -6,8 +6,12 @@ export function visible(text) {
     (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
 }
 
-/** Returns a duration of so many seconds in at most two units: "3 min 12 s". */
+/** Returns a duration of so many seconds in at most two units, which no line break separates: "3 min 12 s". */
 export function duration(seconds) {
+  return inUnits(seconds).replaceAll(" ", "\u00a0");
+}
+
+function inUnits(seconds) {
   const s = Math.max(0, Math.floor(seconds));
   if (s < 60) return s + " s";
   if (s < 600) return Math.floor(s / 60) + " min" + (s % 60 ? " " + (s % 60) + " s" : "");
@@ -53,7 +57,7 @@ export function waitText(st) {
   const blocker = st.blockers?.[0];
   if (blocker) parts.push(blockerText(blocker));
   else if (st.waits?.length) parts.push(st.waits.map(visible).join(", "));
-  const more = (st.blockers?.length ?? 0) - 1;
+  const more = (st.blockers ?? []).filter((b) => b.why === blocker.why).length - 1;
   return parts.join(" · ") + (more > 0 ? " and " + more + " more" : "");
 }
 
@@ -67,11 +71,10 @@ export function blockerText(b) {
 }
 
 /** Returns what a holder was asked to do. */
-export function askedText(asked, now, received) {
+export function askedText(asked) {
   const by = asked.as || asked.by;
-  const text = asked.reason === "overdue" ? "held for too long, asked to yield"
+  return asked.reason === "overdue" ? "held for too long, asked to yield"
     : "asked to yield" + (by ? " by " + visible(by) : "");
-  return asked.left == null ? text : text + ", ends in " + duration(asked.left - (now - received));
 }
 
 /** Returns "1 claim", "2 claims". */
