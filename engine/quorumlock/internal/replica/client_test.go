@@ -172,7 +172,7 @@ func (c *client) renewLater() {
 		c.call(func() table.Command { return table.Command{Op: table.Renew, Key: c.key} },
 			func(a Answer, sent time.Duration) {
 				if a.Err != nil {
-					c.lose("session ended")
+					c.refused(a.Err)
 					return
 				}
 				c.lease.Extend(sent, a.Reply.Lease.TTL, c.upTo)
@@ -201,6 +201,15 @@ func (c *client) expire() bool {
 		c.lose("deadline")
 	}
 	return expired
+}
+
+// refused ends the session, which the cluster has ended. No cluster ends a session before its client
+// does, unless a leader's clock ran ahead.
+func (c *client) refused(err error) {
+	if !c.profile.badClocks || !errors.Is(err, lockkeeper.ErrSession) {
+		c.faultf("%s is refused %s before its deadline: %v", c.name, c.lease.Deadline()-c.clock.read(), err)
+	}
+	c.lose("session ended")
 }
 
 // lose ends the session, and begins a new one.
@@ -307,7 +316,7 @@ func (c *client) ask() {
 			switch {
 			case mine != c.claim:
 			case a.Err != nil:
-				c.lose("session ended")
+				c.refused(a.Err)
 			default:
 				c.look(a.Reply.Status, sent)
 				if mine == c.claim && !mine.held && c.chance(0.2) {
@@ -394,8 +403,8 @@ func (c *client) lapse(mine *simClaim) bool {
 func (c *client) end(e lockkeeper.Ending, done func()) {
 	c.call(func() table.Command { return table.Command{Op: table.End, Key: c.key, Ending: e} },
 		func(a Answer, _ time.Duration) {
-			if a.Err != nil {
-				c.lose("session ended")
+			if a.Err != nil && !errors.Is(a.Err, lockkeeper.ErrNotHeld) { // it ended a TTL ago: all answers were lost
+				c.refused(a.Err)
 				return
 			}
 			done()
