@@ -294,8 +294,19 @@ func (d *disk) load() replica.State {
 // A visitor is what a client has of a cluster: it uses one node until that does not answer, and then
 // the next one.
 type visitor struct {
-	*cluster
-	at int // guarded by mu
+	nodes []func() *Engine // nil: the node is down
+
+	mu sync.Mutex
+	at int
+}
+
+// visitor returns one that begins at the node with that index.
+func (c *cluster) visitor(at int) *visitor {
+	v := &visitor{at: at}
+	for _, s := range c.servers {
+		v.nodes = append(v.nodes, s.running)
+	}
+	return v
 }
 
 var errDown = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the node is down"}
@@ -305,12 +316,12 @@ func (v *visitor) use() (*Engine, func(error)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	at := v.at
-	return v.servers[at].engine, func(err error) {
+	return v.nodes[at](), func(err error) {
 		if errors.Is(err, lockkeeper.ErrUnavailable) {
 			v.mu.Lock()
 			defer v.mu.Unlock()
 			if v.at == at {
-				v.at = (at + 1) % len(v.servers)
+				v.at = (at + 1) % len(v.nodes)
 			}
 		}
 	}

@@ -91,7 +91,7 @@ func TestStressDuringFailovers(t *testing.T) {
 					f = startFaults(c, seed)
 					return func() lockkeeper.Engine {
 						opened++
-						return &visitor{cluster: c, at: opened % n}
+						return c.visitor(opened % n)
 					}
 				},
 				Calm: func() {
@@ -114,7 +114,7 @@ func inBubble(t *testing.T, n, outside int, body func(t *testing.T, c *cluster))
 
 // client returns a client that begins at the node with that index and goes on at others.
 func (c *cluster) client(at int) *lockkeeper.Client {
-	client := lockkeeper.New(&visitor{cluster: c, at: at})
+	client := lockkeeper.New(c.visitor(at))
 	c.Cleanup(func() { client.Close() })
 	return client
 }

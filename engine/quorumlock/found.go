@@ -3,6 +3,8 @@ package quorumlock
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/founding"
@@ -71,7 +73,10 @@ func found(folder string, c *Config, from Source, more []replica.Setting) error 
 type beginning struct{ settings []replica.Setting }
 
 // Read implements join.Settings.
-func (b *beginning) Read(context.Context) (join.View, error) { return newView(0, 0, b.settings), nil }
+func (b *beginning) Read(context.Context) (join.View, error) {
+	slices.SortFunc(b.settings, func(a, c replica.Setting) int { return strings.Compare(a.Key, c.Key) })
+	return newView(0, 0, b.settings), nil
+}
 
 // Put implements join.Settings.
 func (b *beginning) Put(_ context.Context, s join.Setting) error {

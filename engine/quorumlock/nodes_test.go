@@ -62,6 +62,54 @@ func TestEachNodeRestarts(t *testing.T) {
 	ms.settle(3, 0)
 }
 
+// The crash of a leader costs its clients time only: holds, positions and fences stay.
+func TestCrashOfTheLeaderKeepsHoldsAndPositions(t *testing.T) {
+	t.Parallel()
+	ms := foundMachines(t, 3)
+	leader := ms.leader()
+	at := slices.Index(ms.all, leader)
+	clients := [2]*lockkeeper.Client{lockkeeper.New(ms.visitor(at)), lockkeeper.New(ms.visitor((at + 1) % 3))}
+	hold, err := clients[0].Lock(ms.ctx(), "db")
+	ms.must(err)
+	next := make(chan *lockkeeper.Hold, 1)
+	go func() {
+		defer close(next)
+		hold, err := clients[1].Lock(ms.ctx(), "db")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		next <- hold
+	}()
+	ms.until("the second client waits", func() bool { return ms.waits(ms.all[(at+1)%3]) == 1 })
+	leader.crash()
+	other := ms.all[(at+2)%3]
+	other.await("another leader", func(s replica.Status) bool { return s.Contact && s.Leader != s.ID || s.Ready })
+	select {
+	case <-next:
+		t.Fatal("the lock has two holders")
+	default:
+	}
+	ms.must(hold.Release(ms.ctx()))
+	if second := <-next; second == nil || second.Fence() <= hold.Fence() {
+		t.Errorf("after fence %d the next holder has %v", hold.Fence(), second)
+	}
+	for _, c := range clients {
+		ms.must(c.Close())
+	}
+}
+
+// waits returns how many claims wait, as a node knows it.
+func (ms *machines) waits(at *machine) (n int) {
+	for st, err := range at.engine.List(ms.ctx(), lockkeeper.Query{}) {
+		ms.must(err)
+		if st.State == lockkeeper.Waiting {
+			n++
+		}
+	}
+	return n
+}
+
 func TestWholeClusterRestarts(t *testing.T) {
 	t.Parallel()
 	ms := newMachines(t, 3)

@@ -312,18 +312,22 @@ func (e *Engine) correctAddresses(ctx context.Context) error {
 	return e.changeMember(ctx, own.Name, own.ID, correct)
 }
 
-// close ends everything of an Engine. It waits until all of it has ended.
-func (h *host) close(e *Engine) error {
-	var err error
+// close hands over and ends everything of an Engine. It waits until all of it has ended.
+func (h *host) close(e *Engine) (err error) {
 	h.closing.Do(func() {
 		e.handOver()
-		h.end()
-		h.port.Close()
-		h.transport.Close()
-		h.running.Wait()
-		h.port.wait()
-		e.node.Close()
-		err = h.store.Close()
+		err = h.stop(e)
 	})
 	return err
+}
+
+// stop ends everything of an Engine. It is called once.
+func (h *host) stop(e *Engine) error {
+	h.end()
+	h.port.Close()
+	h.transport.Close()
+	h.running.Wait()
+	h.port.wait()
+	e.node.Close()
+	return h.store.Close()
 }
