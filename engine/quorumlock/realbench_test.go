@@ -32,7 +32,7 @@ func BenchmarkRealPair(b *testing.B) {
 		for _, clients := range []int{1, 16, 128} {
 			b.Run(fmt.Sprintf("%d nodes/%d clients", nodes, clients), func(b *testing.B) {
 				ms := foundMachines(b, nodes)
-				benchPairs(b, ms, clients)
+				benchPairs(b, ms, clients, func(i int) string { return fmt.Sprint("path/", i) })
 			})
 		}
 	}
@@ -45,7 +45,7 @@ type stays struct{ *Engine }
 func (stays) Close() error { return nil }
 
 // benchPairs measures pairs of clients, which begin at the nodes in turn.
-func benchPairs(b *testing.B, ms *machines, clients int) {
+func benchPairs(b *testing.B, ms *machines, clients int, path func(client int) string) {
 	ctx, left := context.Background(), atomic.Int64{}
 	var all []*lockkeeper.Client
 	for i := range clients {
@@ -54,7 +54,7 @@ func benchPairs(b *testing.B, ms *machines, clients int) {
 		all = append(all, client)
 	}
 	pair := func(i int) {
-		hold, err := all[i].Lock(ctx, fmt.Sprint("path/", i))
+		hold, err := all[i].Lock(ctx, path(i))
 		if err == nil {
 			err = hold.Release(ctx)
 		}
@@ -79,6 +79,13 @@ func benchPairs(b *testing.B, ms *machines, clients int) {
 	running.Wait()
 	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "pairs/s")
 	b.ReportMetric(float64((cpu(b)-used).Microseconds())/float64(b.N), "cpu-µs/pair")
+}
+
+// BenchmarkRealHandOff is the time from one holder of a path to the next one, of 128 clients at three
+// nodes.
+func BenchmarkRealHandOff(b *testing.B) {
+	ms := foundMachines(b, 3)
+	benchPairs(b, ms, 128, func(int) string { return "path" })
 }
 
 // BenchmarkIdle is what three nodes in this process use while nobody asks them anything.
