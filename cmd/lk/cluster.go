@@ -41,7 +41,7 @@ Each server is a node, with a folder of its own. lk cluster init makes the folde
 first one. For each other one, lk cluster token prints a token, and lk serve --join FILE
 makes the folder and joins.
 
-All verbs but init ask the server that runs on the folder, over a socket in it.
+All verbs but init and recover ask the server that runs on the folder, over a socket in it.
 So they work on a machine with a node, for the user of its server. Who can read the folder
 has the keys of the cluster: there is no remote access to these verbs.`,
 		Example: `  # on the first machine
@@ -56,7 +56,7 @@ has the keys of the cluster: there is no remote access to these verbs.`,
   lk cluster ls`,
 		Args: a.checkedAlone(func(cmd *cobra.Command, args []string) {
 			if len(args) > 0 {
-				a.bad.addf("unknown command %q for lk cluster: there are init, token, ls, remove, transfer, rank, voters",
+				a.bad.addf("unknown command %q for lk cluster: there are init, token, ls, remove, transfer, rank, voters, recover",
 					args[0])
 			}
 		}),
@@ -65,7 +65,8 @@ has the keys of the cluster: there is no remote access to these verbs.`,
 	cmd.PersistentFlags().StringVar(&o.data, "data", "", "`DIR` of the node on this machine (default $"+serveVariables+
 		"DATA, else cluster beside the default --data of lk serve)")
 	cmd.AddCommand(a.newClusterInit(o), a.newClusterToken(o), a.newClusterLs(o), a.newClusterRemove(o),
-		a.newClusterTransfer(o), a.newClusterRank(o), a.newClusterVoters(o))
+		a.newClusterTransfer(o), a.newClusterRank(o), a.newClusterVoters(o),
+		a.newClusterRecover(o))
 	return cmd
 }
 

@@ -98,6 +98,7 @@ func (s *service) serveOperators(failed chan<- error) {
 	if s.node == nil {
 		return
 	}
+	s.beside.Go(s.followCluster)
 	s.beside.Go(func() {
 		if err := control.Serve(s.life, s.operators, clusterVerbs(s.node), s.log); err != nil {
 			failed <- err

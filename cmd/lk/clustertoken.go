@@ -145,7 +145,7 @@ func (a *app) joinTokenLs(ctx context.Context, o *joinTokenOptions) error {
 	for i := range tokens {
 		t := &tokens[i]
 		if o.json {
-			row := joinTokenRow{ID: t.ID, Left: t.Left.Seconds(), UsedBy: t.UsedBy}
+			row := joinTokenRow{ID: t.ID, Left: seconds(t.Left), UsedBy: t.UsedBy}
 			if err := json.NewEncoder(a.stdout).Encode(row); err != nil {
 				return err
 			}

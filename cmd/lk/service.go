@@ -141,6 +141,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy, l net.Listene
 		Draining: s.draining,
 		Audit:    s.audit,
 		Expires:  s.expires,
+		Cluster:  s.clusterConcern(),
 		Logger:   s.log,
 	})
 	s.metrics = observe.NewMetrics(observe.Sources{
@@ -150,6 +151,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy, l net.Listene
 		Draining:    s.draining,
 		Health:      s.health,
 		Audit:       s.audit,
+		Gauges:      s.clusterGauges(),
 	})
 	s.metrics.Engine(e)
 	if n, ok := e.(lockkeeper.TroubleNotifier); ok {

@@ -27,6 +27,8 @@ type Concerns struct {
 	Audit    *Audit
 	// Expires returns when the present certificate of the server expires; the zero time without one.
 	Expires func() time.Time
+	// Cluster returns the state of the cluster of which the server is a node.
+	Cluster func() lockkeeper.Finding
 	// Logger gets a line when the result of a check changes; nil logs nothing. The start of a drain
 	// is logged by its caller.
 	Logger *slog.Logger
@@ -118,6 +120,9 @@ func (h *Health) check() readiness {
 	}
 	if left := h.certificateLeft(); !math.IsInf(left, 0) {
 		answer.Checks = append(answer.Checks, certificateFinding(time.Duration(left*float64(time.Second))))
+	}
+	if h.concerns.Cluster != nil {
+		answer.Checks = append(answer.Checks, h.concerns.Cluster())
 	}
 	for _, f := range answer.Checks {
 		answer.Ready = answer.Ready && f.Grade != lockkeeper.Broken

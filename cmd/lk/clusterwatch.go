@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/observe"
+)
+
+// followCluster checks the node again when it loses or finds the cluster, and when nodes come and go, so
+// that the log shows that at once, and logs each other leader.
+func (s *service) followCluster() {
+	leader := ""
+	for {
+		_, changed := s.node.Nodes()
+		s.health.Changed()
+		if now := s.node.Cluster(); now.Leader != leader && now.Leader != "" {
+			leader = now.Leader
+			s.log.Info("the cluster has another leader", "leader", leader, "term", now.Term, "applied", now.Applied)
+		}
+		select {
+		case <-changed:
+		case <-s.life.Done():
+			return
+		}
+	}
+}
+
+// clusterConcern returns the check of the cluster, for /readyz; nil without a node.
+func (s *service) clusterConcern() func() lockkeeper.Finding {
+	if s.node == nil {
+		return nil
+	}
+	return func() lockkeeper.Finding {
+		now := s.node.Cluster()
+		return clusterFinding(&now)
+	}
+}
+
+// clusterFinding says whether a node can answer calls. Everybody may read it, so it names no nodes.
+func clusterFinding(s *quorumlock.ClusterStatus) lockkeeper.Finding {
+	f := lockkeeper.Finding{
+		Check:  "cluster",
+		Detail: fmt.Sprintf("%s: %s of a majority of %d reached", s.State, plural(s.Live, "voter"), s.Majority),
+	}
+	switch {
+	case s.State != quorumlock.StateReady:
+		f.Grade, f.Remedy = lockkeeper.Broken, "lk cluster ls on this machine says which nodes are missing: start them"
+	case len(s.Alarms) > 0:
+		f.Grade, f.Remedy = lockkeeper.Doubtful, "lk cluster ls on this machine says what to do"
+		f.Detail += ", " + plural(len(s.Alarms), "alarm")
+	}
+	return f
+}
+
+// clusterGauges returns the metrics of a node; none without one.
+func (s *service) clusterGauges() []observe.Gauge {
+	if s.node == nil {
+		return nil
+	}
+	var all []observe.Gauge
+	add := func(name, help string, value func(*quorumlock.ClusterStatus) float64) {
+		all = append(all, observe.Gauge{
+			Name: "lockkeeper_cluster_" + name,
+			Help: help,
+			Value: func() float64 {
+				now := s.node.Cluster()
+				return value(&now)
+			},
+		})
+	}
+	for _, state := range []quorumlock.State{quorumlock.StateStarting, quorumlock.StateNoQuorum, quorumlock.StateStopped} {
+		add(stateName[state], "1 while the state of this node is: "+string(state)+".",
+			func(c *quorumlock.ClusterStatus) float64 { return oneIf(c.State == state) })
+	}
+	add("leads", "1 while this node leads its cluster.",
+		func(c *quorumlock.ClusterStatus) float64 { return oneIf(c.Leader == c.Node) })
+	add("voters_wanted", "How many nodes should vote.",
+		func(c *quorumlock.ClusterStatus) float64 { return float64(c.Voters) })
+	add("voters_reached", "Voters that this node reaches, itself included.",
+		func(c *quorumlock.ClusterStatus) float64 { return float64(c.Live) })
+	add("voters_needed", "Voters that a majority has.",
+		func(c *quorumlock.ClusterStatus) float64 { return float64(c.Majority) })
+	add("nodes", "Nodes of the cluster.",
+		func(c *quorumlock.ClusterStatus) float64 { return float64(len(c.Nodes)) })
+	add("alarms", "What lk cluster ls shows as alarms.",
+		func(c *quorumlock.ClusterStatus) float64 { return float64(len(c.Alarms)) })
+	add("term", "Rises with every election of a leader.",
+		func(c *quorumlock.ClusterStatus) float64 { return float64(c.Term) })
+	add("applied", "Number of the latest change that this node has.",
+		func(c *quorumlock.ClusterStatus) float64 { return float64(c.Applied) })
+	add("no_quorum_seconds", "For how long this node has had no contact with a leader.",
+		func(c *quorumlock.ClusterStatus) float64 { return c.Since.Round(time.Millisecond).Seconds() })
+	return all
+}
+
+// stateName names the states of a node in metrics.
+var stateName = map[quorumlock.State]string{
+	quorumlock.StateStarting: "starting",
+	quorumlock.StateNoQuorum: "no_quorum",
+	quorumlock.StateStopped:  "stopped",
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
