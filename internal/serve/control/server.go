@@ -182,6 +182,9 @@ var codes = []struct {
 const codeFailed = "failed"
 
 func refusal(err error) response {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		err = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: err} // the outcome is unknown
+	}
 	r := response{Code: codeFailed, Detail: err.Error()}
 	for _, c := range codes {
 		if errors.Is(err, c.sentinel) {
