@@ -55,22 +55,23 @@ func writeProxy(t *testing.T, r *release, folder string) {
 }
 
 // "go install" makes an lk that knows its version without our flags. It begins with empty caches; the
-// modules come from a proxy in a folder, and our dependencies from what this machine has downloaded.
+// module comes from a proxy in a folder, and our dependencies from what this machine has downloaded, or
+// else from its proxy.
 func TestGoInstall(t *testing.T) {
 	r := theRelease(t)
 	folder := t.TempDir()
 	writeProxy(t, r, filepath.Join(folder, "proxy"))
-	downloaded, err := exec.Command("go", "env", "GOMODCACHE").Output()
+	downloaded, err := exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+	modules, proxy, _ := strings.Cut(strings.TrimSpace(string(downloaded)), "\n")
 	env := append(os.Environ(),
 		"HOME="+folder,
 		"GOBIN="+filepath.Join(folder, "bin"),
 		"GOCACHE="+filepath.Join(folder, "cache"),
 		"GOMODCACHE="+filepath.Join(folder, "modules"),
-		"GOPROXY=file://"+filepath.Join(folder, "proxy")+",file://"+
-			filepath.Join(strings.TrimSpace(string(downloaded)), "cache", "download"),
+		"GOPROXY=file://"+filepath.Join(folder, "proxy")+",file://"+filepath.Join(modules, "cache", "download")+","+proxy,
 		"GOSUMDB=off",         // our version has no sum there
 		"GOFLAGS=-modcacherw", // so that the folder can be removed
 		"GOTOOLCHAIN=local",   // that of the tests

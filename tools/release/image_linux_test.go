@@ -27,9 +27,9 @@ func newContainers(t *testing.T) *containers {
 	return c
 }
 
-// run runs a command as root within two minutes.
+// run runs a command as root.
 func (c *containers) run(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	said, err := asRoot(ctx, append([]string{"env", "CONTAINERS_STORAGE_CONF=" + c.storage}, args...)...).CombinedOutput()
 	if err != nil {
@@ -62,15 +62,15 @@ func TestImageServesWithoutConfiguration(t *testing.T) {
 	serving := func() {
 		t.Helper()
 		began := time.Now()
-		c.mustPodman(t, "run", "--detach", "--name", "locks", "--network", "none", "--read-only", "--cap-drop", "all",
-			"--ulimit", "nofile=4096:4096", "--ulimit", "nproc=1024:1024", "--no-healthcheck", "--volume", "locks:/data",
-			imageName)
+		c.mustPodman(t, "run", "--detach", "--name", "locks", "--timeout", "1800", "--network", "none", "--read-only",
+			"--cap-drop", "all", "--ulimit", "nofile=4096:4096", "--ulimit", "nproc=1024:1024", "--no-healthcheck",
+			"--volume", "locks:/data", imageName)
 		for {
 			_, err := c.podman("exec", "locks", "/lk", "ls")
 			if err == nil {
 				break
 			}
-			if time.Since(began) > time.Minute {
+			if time.Since(began) > patience {
 				log, _ := c.podman("logs", "locks")
 				t.Fatalf("%v\nthe log: %s", err, log)
 			}

@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// patience bounds each command of these tests. Most take seconds, on a busy machine minutes.
+const patience = 15 * time.Minute
+
 // asRoot returns a command that runs as root, by sudo if this is another user.
 func asRoot(ctx context.Context, args ...string) *exec.Cmd {
 	if os.Geteuid() != 0 {
@@ -25,7 +28,7 @@ func asRoot(ctx context.Context, args ...string) *exec.Cmd {
 func throwaway(t *testing.T, script string, args ...string) (left []string) {
 	t.Helper()
 	folder := t.TempDir()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	scripts, err := filepath.Abs("scripts")
 	if err != nil {

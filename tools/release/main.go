@@ -5,8 +5,8 @@
 //	go run . -out DIR -targets linux/amd64   for one system alone
 //
 // The version is the tag of the commit. A commit without a tag gets a version below the next
-// release: 0.0.0-dev.TIME.COMMIT. All files have the time of the commit, so two runs on one commit
-// with one version of Go make the same bytes.
+// release: 0.0.0-dev.TIME.COMMIT, and .dirty behind it if files differ from the commit. All files
+// have the time of the commit, so two runs on one commit with one version of Go make the same bytes.
 package main
 
 import (
@@ -126,10 +126,17 @@ func describe(top string) (version string, date time.Time, err error) {
 		return "", date, fmt.Errorf("git log: the time of the commit is %q: %w", seconds, err)
 	}
 	date = time.Unix(unix, 0).UTC()
-	if tag, err := git(top, "describe", "--tags", "--exact-match", "--match", "v[0-9]*"); err == nil {
-		return strings.TrimPrefix(tag, "v"), date, nil
+	version = fmt.Sprintf("0.0.0-dev.%s.%s", date.Format("20060102150405"), short)
+	switch changed, err := git(top, "status", "--porcelain", "--untracked-files=no"); {
+	case err != nil:
+		return "", date, err
+	case changed != "":
+		return version + ".dirty", date, nil
 	}
-	return fmt.Sprintf("0.0.0-dev.%s.%s", date.Format("20060102150405"), short), date, nil
+	if tag, err := git(top, "describe", "--tags", "--exact-match", "--match", "v[0-9]*"); err == nil {
+		version = strings.TrimPrefix(tag, "v")
+	}
+	return version, date, nil
 }
 
 // git returns what a git command prints, without its newline.

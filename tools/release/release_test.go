@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -205,6 +206,42 @@ func TestFormulaNamesArchives(t *testing.T) {
 			t.Errorf("%s: %v", said, err)
 		}
 	}
+}
+
+// Only files that are those of a tagged commit get the version of the tag.
+func TestVersionIsTagOfUnchangedCommit(t *testing.T) {
+	top := t.TempDir()
+	name := filepath.Join(top, "file")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must := func(args ...string) {
+		t.Helper()
+		author := []string{"-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"}
+		if _, err := git(top, append(author, args...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(pattern string) {
+		t.Helper()
+		got, _, err := describe(top)
+		if err != nil || !regexp.MustCompile("^("+pattern+")$").MatchString(got) {
+			t.Errorf("version %q (%v), want %s", got, err, pattern)
+		}
+	}
+	const dev = `0\.0\.0-dev\.\d{14}\.[0-9a-f]{7,}`
+	must("init", "--quiet")
+	write("one")
+	must("add", "file")
+	must("commit", "--quiet", "--message", "one")
+	expect(dev)
+	must("tag", "v1.2.3")
+	expect(`1\.2\.3`)
+	write("two")
+	expect(dev + `\.dirty`)
 }
 
 func TestTargetsAreNamed(t *testing.T) {
