@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,8 @@ import (
 type town struct {
 	testing.TB
 	engine lockkeeper.Engine
+	policy *access.Policy
+	gate   *access.Gate
 	api    *httpapi.API
 	server *http.Server
 	at     string // HOST:PORT
@@ -40,7 +43,8 @@ func newTown(t testing.TB) *town {
 		policy.Tokens = append(policy.Tokens, access.Token{Name: name, Digest: digest})
 		policy.Rules = append(policy.Rules, rule)
 	}
-	w.api = httpapi.New(access.New(w.engine, policy, access.Options{}), httpapi.Options{Version: "v1"})
+	w.policy, w.gate = policy, access.New(w.engine, policy, access.Options{})
+	w.api = httpapi.New(w.gate, httpapi.Options{Version: "v1"})
 	w.serve()
 	t.Cleanup(func() { w.server.Close() })
 	return w
@@ -179,7 +183,7 @@ func TestPageInABrowser(t *testing.T) {
 	t.Run("axe-core finds nothing serious", func(t *testing.T) { isAccessible(t, c) })
 	t.Run("a viewer", func(t *testing.T) {
 		c.eval(`[...document.querySelectorAll("button")].find((b) => b.textContent === "Log out").click()`)
-		c.shows("Token")
+		c.shows("This server asks for a token")
 		w.login(c, "eye")
 		c.shows("Your rules show site, and your own claims")
 		c.awaits(`document.querySelectorAll(".row").length > 0`)
@@ -192,6 +196,11 @@ func TestPageInABrowser(t *testing.T) {
 		if n != 0.0 {
 			t.Error("a viewer is offered actions")
 		}
+	})
+	t.Run("a withdrawn token ends the session", func(t *testing.T) {
+		w.policy.Tokens = slices.DeleteFunc(w.policy.Tokens, func(t access.Token) bool { return t.Name == "eye" })
+		w.gate.Set(w.policy)
+		c.shows("The session is over")
 	})
 	if wrong := c.errors(); wrong != "" {
 		t.Error("the browser reports: " + wrong)

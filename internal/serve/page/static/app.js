@@ -11,20 +11,21 @@ import { clock, plural, visible } from "./words.js";
 
 const app = document.getElementById("app");
 const filters = [["", "All"], ["held", "Held"], ["waiting", "Waiting"], ["frozen", "Frozen"]];
+const OVER = "The session is over: an hour has passed, or the token was withdrawn. Log in to go on.";
 const MOST_LISTS = 6; // in one round of questions
 let running = null; // the page of one session
 
-/** Shows the page of a session, or the login without one. */
-function start(session) {
+/** Shows the page of a session, or without one the login, with a text that says why. */
+function start(session, why = "This server asks for a token.") {
   running?.stop();
   running = session ? new Page(session) : null;
-  if (!session) showLogin();
+  if (!session) showLogin(why);
 }
 
-function showLogin() {
+function showLogin(why) {
   document.title = "Log in · Lockkeeper";
   fill(app, el("main", { class: "login" }, el("div", { class: "brand" }, icon(icons.lock), el("h1", {}, "Lockkeeper")),
-    el("p", { class: "muted" }, "This server asks for a token."), dialogs.loginForm(start)));
+    el("p", { class: "muted", role: "status" }, why), dialogs.loginForm((session) => start(session))));
   app.querySelector("input").focus();
 }
 
@@ -213,7 +214,7 @@ class Page {
 
   connection(state, text) {
     if (state === "login") {
-      start(null);
+      start(null, OVER);
       return;
     }
     if (state === "cut") this.store.cut();
@@ -227,7 +228,7 @@ class Page {
     try {
       const session = await server.session();
       if (running !== this) return;
-      if (!session) start(null);
+      if (!session) start(null, OVER);
       else this.session = session;
     } catch {
       // the stream says whether the server is there
@@ -417,7 +418,7 @@ try {
   // as above
 }
 
-server.session().then(start, (error) => {
+server.session().then((session) => start(session), (error) => {
   fill(app, el("main", { class: "login" }, el("h1", {}, "Lockkeeper"), el("p", { class: "error", role: "alert" },
     "The server did not answer: " + visible(error.message)), el("button", { type: "button",
       click: () => location.reload() }, "Try again")));
