@@ -189,7 +189,10 @@ func completeEngine(begun string) ([]string, cobra.ShellCompDirective) {
 		var list []string
 		for _, s := range lockkeeper.Schemes() {
 			begins := s.Form[:strings.IndexFunc(s.Form+"A", unicode.IsUpper)]
-			if strings.HasPrefix(begins, begun) && begins != begun && s.Guarantees.Reach != lockkeeper.InProcess {
+			if s.Served || s.Guarantees.Reach == lockkeeper.InProcess {
+				continue
+			}
+			if strings.HasPrefix(begins, begun) && begins != begun {
 				list = append(list, cobra.CompletionWithDesc(begins, s.About))
 			}
 		}
