@@ -55,3 +55,25 @@ func TestVoteThatAThiefTakesIsNotRenewed(t *testing.T) {
 		t.Errorf("%d renewals were sent for a vote that they can't keep", n)
 	}
 }
+
+// A server still has a vote that this party returned. The party returns it once more if the first Return
+// was lost, but not if the server refused it because the claim has lapsed there.
+func TestVoteOfALapsedClaimIsReturnedOnce(t *testing.T) {
+	forever := want("a", lockkeeper.Forever)
+	for lapsed, returns := range map[bool]int{false: 1, true: 0} {
+		s := newSim(t, 3, 2, 11)
+		holder, u := s.user(0, "holder"), s.user(1, "u")
+		s.must(holder.claim(forever), lockkeeper.Held, 0)
+		s.must(u.claim(forever), lockkeeper.Waiting, 0)
+		c := u.p.sessions["u"].claims[u.id]
+		b := &c.at[1]
+		b.vote, b.gone, b.known, b.returnAt = 1, 1, true, s.now-2
+		b.stateSent, b.state = s.now-1, &ClaimState{Vote: 1, Lapsed: lapsed}
+		clear(s.sends)
+		u.p.decide(c, s.now)
+		s.collect(u.p)
+		if n := s.sends[Return]; n != returns {
+			t.Errorf("lapsed %t: %d Returns, want %d", lapsed, n, returns)
+		}
+	}
+}

@@ -58,10 +58,11 @@ func (b *ballot) counts() bool { return b.vote > b.gone && !b.ended }
 
 // stuck reports whether the server still has the claim's vote although this party returned it: the
 // Return was lost. The vote can't count again, for that Return may be executed yet, and while it stands
-// nobody gets another one there. So the party returns it once more.
+// nobody gets another one there. So the party returns it once more; unless the claim has lapsed there, for
+// then the server refuses that, and ends the claim by itself.
 func (b *ballot) stuck() bool {
-	return b.known && b.state != nil && b.state.Vote != 0 && b.state.Vote <= b.gone && b.returnAt != 0 &&
-		b.stateSent > b.returnAt
+	return b.known && b.state != nil && b.state.Vote != 0 && b.state.Vote <= b.gone && !b.state.Lapsed &&
+		b.returnAt != 0 && b.stateSent > b.returnAt
 }
 
 // invalidate makes all votes seen so far void.
