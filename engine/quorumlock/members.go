@@ -1,6 +1,7 @@
 package quorumlock
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -142,9 +143,26 @@ func (s Settings) Known() join.View {
 	return v
 }
 
-// Put implements join.Settings.
-func (s Settings) Put(ctx context.Context, setting join.Setting) error {
-	_, err := s.node.Put(ctx, replica.Setting(setting))
+// Put implements join.Settings. If the outcome of a try is unknown, it looks and tries again: each try
+// expects the same revision, so only one of them can change the setting.
+func (s Settings) Put(ctx context.Context, setting join.Setting) (err error) {
+	for range mostTries {
+		_, err = s.node.Put(ctx, replica.Setting(setting))
+		if !errors.Is(err, replica.ErrUnknown) || ctx.Err() != nil {
+			break
+		}
+		v, unread := s.Read(ctx)
+		if unread != nil {
+			return unread
+		}
+		switch now := v.Setting(setting.Key); {
+		case now.Revision == setting.Revision:
+		case bytes.Equal(now.Value, setting.Value):
+			return nil
+		default:
+			return join.ErrRevision
+		}
+	}
 	switch {
 	case errors.Is(err, replica.ErrRevision):
 		return join.ErrRevision

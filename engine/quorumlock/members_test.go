@@ -93,3 +93,29 @@ func TestTimeOfSettingsPassesInAnIdleCluster(t *testing.T) {
 		}
 	})
 }
+
+// The leader is lost while it has a change of a setting: it is made once, and its maker hears that.
+func TestSettingIsPutWhileTheLeaderIsLost(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		c.ready()
+		leader := c.leader()
+		other := c.servers[0]
+		if other == leader {
+			other = c.servers[1]
+		}
+		settings := other.engine.Settings()
+		v, err := settings.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := v.Setting(votersKey)
+		s.Value = []byte("1")
+		c.isolate(leader, true)
+		if err := settings.Put(t.Context(), s); err != nil {
+			t.Errorf("the change was not made: %v", err)
+		}
+		if v, err = settings.Read(t.Context()); err != nil || string(v.Setting(votersKey).Value) != "1" {
+			t.Errorf("the setting is %q: %v", v.Setting(votersKey).Value, err)
+		}
+	})
+}

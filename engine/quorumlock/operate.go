@@ -24,11 +24,13 @@ const DefaultTokenLife = join.DefaultTokenLife
 // CreateToken makes a token that admits one new node within life, 1 minute to 7 days. A new node asks
 // the addresses of all nodes, and 16 at most.
 func (e *Engine) CreateToken(ctx context.Context, life time.Duration) (Token, error) {
-	v, err := e.Settings().Read(ctx)
-	if err != nil {
+	if _, err := e.Settings().Read(ctx); err != nil { // there is contact with a leader then
 		return Token{}, err
 	}
-	nodes, err := join.Nodes(v)
+	if err := e.correctAddresses(ctx); err != nil { // a node that was just opened may not have done that yet
+		return Token{}, err
+	}
+	nodes, err := join.Nodes(e.Settings().Known())
 	if err != nil {
 		return Token{}, err
 	}

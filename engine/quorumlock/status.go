@@ -178,7 +178,8 @@ func (h *host) alarms(s *ClusterStatus, nodes []join.Node, v join.View, r *repli
 	}
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; !n.Reached {
-			add("node %q, a %s, has not been reached for %s: %s", n.Name, n.Role, n.Silent.Round(time.Second), n.Error)
+			silent := max(n.Silent.Round(time.Second), time.Second)
+			add("node %q, a %s, has not been reached for %s: %s", n.Name, n.Role, silent, n.Error)
 		}
 	}
 	if len(r.Voters) > 0 && s.Live < s.Majority {

@@ -35,7 +35,7 @@ type conn struct {
 	nodes      lockkeeper.ClusterNodes // as the welcome stated them
 	over       chan struct{}           // closed when the last frame is processed
 	draining   atomic.Pointer[string]
-	suspended  atomic.Bool // the server can perform no calls at present
+	suspended  atomic.Pointer[string] // why the server can perform no calls at present; nil if it can
 
 	lead lead // who reads
 
@@ -110,7 +110,7 @@ func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 	}
 	if !(reads && c.read(cl, ends)) && !c.wait(ctx, cl, ends, m.Number) {
 		c.suspect(ctx, frames, sent)
-		return nil, unavailable(ctx.Err())
+		return nil, c.unanswered(ctx.Err())
 	}
 	err = cl.err
 	if err == nil {
@@ -118,10 +118,19 @@ func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 	}
 	if err == errDue {
 		c.suspect(ctx, frames, sent)
-		err = unavailable(cmp.Or(ctx.Err(), context.DeadlineExceeded))
+		err = c.unanswered(cmp.Or(ctx.Err(), context.DeadlineExceeded))
 	}
 	cl.free()
 	return nil, err
+}
+
+// unanswered returns the error of a call whose caller gave up. It says why the server did not answer, if
+// the server has stated that.
+func (c *conn) unanswered(cause error) error {
+	if why := c.suspended.Load(); why != nil {
+		cause = fmt.Errorf("%s: %w", *why, cause)
+	}
+	return unavailable(cause)
 }
 
 // wait waits until a call is answered. It returns false if one of the contexts ends first.

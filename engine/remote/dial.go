@@ -126,9 +126,9 @@ func (e *Engine) race(order []string, pause time.Duration) (*conn, error) {
 			switch {
 			case r.err != nil:
 				errs = append(errs, r.err)
-			case r.conn.suspended.Load() && spare == nil:
+			case r.conn.suspended.Load() != nil && spare == nil:
 				spare = r.conn
-			case r.conn.suspended.Load():
+			case r.conn.suspended.Load() != nil:
 				r.conn.net.Close()
 			default:
 				go hangUp(results, open, spare)
@@ -198,14 +198,23 @@ func (e *Engine) stated(c *conn, stated *lockkeeper.ClusterNodes) error {
 	}
 	e.nodes.learn(stated)
 	e.mu.Unlock()
-	c.suspended.Store(stated.Suspended != "")
+	c.suspend(stated.Suspended)
 	return c.leaveSuspended()
+}
+
+// suspend records why the server can perform no calls; "" if it can.
+func (c *conn) suspend(why string) {
+	if why == "" {
+		c.suspended.Store(nil)
+		return
+	}
+	c.suspended.Store(&why)
 }
 
 // leaveSuspended returns errSuspended if the client moves to another server because that of c can
 // perform no calls.
 func (c *conn) leaveSuspended() error {
-	if c.suspended.Load() && c.engine.leaves(c) {
+	if c.suspended.Load() != nil && c.engine.leaves(c) {
 		return errSuspended
 	}
 	return nil
@@ -323,7 +332,7 @@ func (e *Engine) hello(nc net.Conn, address, token string) (*conn, error) {
 	}
 	c := newConn(e, nc, in, f.GetWelcome().GetGuarantees().Read())
 	c.address, c.nodes = address, stated
-	c.suspended.Store(stated.Suspended != "")
+	c.suspend(stated.Suspended)
 	return c, nc.SetDeadline(time.Time{})
 }
 

@@ -183,7 +183,7 @@ func handRequests(message []byte) (requests []readRequest, flows []string, err e
 			case MethodDrain:
 				var d *Drain
 				d, err = c.Drain()
-				read.Argument = d.String()
+				read.Argument = d.GetReason()
 			}
 			if err != nil {
 				return nil, nil, err
@@ -225,7 +225,7 @@ func oracleRequests(message []byte) (requests []readRequest, flows []string, err
 		case m.GetAbout():
 			read.Method = MethodAbout
 		case m.GetDrain() != nil:
-			read.Method, read.Argument = MethodDrain, m.GetDrain().String()
+			read.Method, read.Argument = MethodDrain, m.GetDrain().GetReason()
 		case m.GetPing():
 			read.Method = MethodPing
 		}
@@ -288,6 +288,10 @@ func handReplies(message []byte, want *lockkeeper.Want) (replies, hints []readRe
 			others.Draining = elements.Text()
 		case FieldRefused:
 			if _, err := ParseError(elements.Message()); err != nil {
+				return nil, nil, "", err
+			}
+		case FieldCluster:
+			if _, err := ParseCluster(elements.Message()); err != nil {
 				return nil, nil, "", err
 			}
 		}
@@ -372,6 +376,7 @@ func TestGeneratedMessagesAreReadByHand(t *testing.T) {
 				{Call: 3, Error: NewError(&v.Error)}, {Call: 4, About: &About{Version: "v", Uptime: 1}}, {Call: 5}},
 			Changed: []*Status{answer, NewStatus(&v.Status, "")},
 			Missed:  r.IntN(2) == 0, Draining: "why", Refused: NewError(&v.Error),
+			Cluster: &Cluster{Id: "k3v9", Addresses: []string{"a:1", "b:1"}, Self: "b:1", Suspended: "why"},
 		}
 		for _, m := range []part{client, server} {
 			message := marshal(nil, m, m.SizeVT())
