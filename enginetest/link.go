@@ -15,8 +15,8 @@ import (
 )
 
 // link is the connection between one client and the engine. A check can cut it, or make it lose
-// requests and answers or deliver every request twice. It records the claims that the engine
-// answers with Waiting, because only that answer begins a wait.
+// requests and answers or deliver every request twice. It records each request of a claim, and each
+// answer with Waiting, because only that answer begins a wait.
 type link struct {
 	lockkeeper.Engine
 	recorder    *history.Recorder
@@ -125,6 +125,10 @@ func (l *link) Renew(ctx context.Context, k lockkeeper.Key) (lease lockkeeper.Le
 
 func (l *link) Claim(ctx context.Context, k lockkeeper.Key, want lockkeeper.Want) (s lockkeeper.Status, err error) {
 	l.at(beforeClaim)
+	claim, known := strings.CutPrefix(want.Note, recorded)
+	if known = known && want.Revision == 0; known {
+		l.recorder.Add(history.Event{Kind: history.Sent, Client: want.As, Claim: claim})
+	}
 	err = l.exchange(ctx, func() (err error) {
 		s, err = l.Engine.Claim(ctx, k, want)
 		return err
@@ -132,8 +136,7 @@ func (l *link) Claim(ctx context.Context, k lockkeeper.Key, want lockkeeper.Want
 	if l.loseAnswers.Load() {
 		return lockkeeper.Status{}, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: errCut}
 	}
-	if claim, ok := strings.CutPrefix(want.Note, recorded); ok && err == nil && s.State == lockkeeper.Waiting &&
-		want.Revision == 0 {
+	if known && err == nil && s.State == lockkeeper.Waiting {
 		l.recorder.Add(history.Event{Kind: history.Waits, Client: want.As, Claim: claim})
 	}
 	l.at(afterClaim)

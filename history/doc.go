@@ -25,6 +25,20 @@
 //	Ask ───────── Granted ═════════ certain ═════════ Release, Lost or Gone ───────── Released
 //	     granted here                                                        ended here
 //
+// # Places in line
+//
+// Order is judged only between claims whose places in line are certain. The engine decides a place
+// when a request arrives, which is after its Sent and before its answer:
+//
+//	a: Ask ─── Sent ─── (its place) ─── Waits                                     Granted, fence 8
+//	b:                                         Ask ─── Sent ─── (its place) ─── Granted, fence 7
+//
+// A client sends a waiting claim again if its session ended at the engine, and the claim then gets a
+// new place. So a Sent makes every earlier Waits of the claim void. Requests and answers may also
+// overtake each other, so a wait without a grant is not judged: the engine may have granted the
+// claim and ended it again, while its client was about to give up, without a word that reached it. A
+// claim without a Sent, in a record that has none, counts as sent when it was asked for.
+//
 // # Judgements
 //
 //   - Exclusion: certain intervals of two holds that exclude each other, by modes and hierarchy (R2,
@@ -36,8 +50,8 @@
 //     has the lower fence (R13). If fences rise on each path by itself, this is judged only between
 //     grants whose paths meet.
 //   - Order, if the engine guarantees it: if a client knew that claim a waits before another client
-//     requested claim b, and a conflicts with b and has at least its priority, the engine grants a
-//     first (R4, R5).
+//     sent claim b, and a conflicts with b and has at least its priority, the engine does not grant
+//     b before it grants a (R4, R5). See below.
 //   - Answers: every request gets exactly one final answer (R16, R17).
 //   - Notified in time: a holder that lost its hold knew so before the engine answered the next
 //     conflicting grant, unless that grant is marked unconfirmed (R12).

@@ -19,6 +19,7 @@ type Kind string
 // after the answer.
 const (
 	Ask         Kind = "ask"         // call: requests a claim; Targets, Priority, Soft, Try
+	Sent        Kind = "sent"        // call: hands the request to the engine, once more for each repetition
 	Waits       Kind = "waits"       // the engine answered that the claim waits
 	Cancel      Kind = "cancel"      // call: gives up the wait
 	Granted     Kind = "granted"     // final answer: Fence, Grants, Unconfirmed

@@ -203,9 +203,6 @@ func TestPlantedFaults(t *testing.T) {
 		{"overtaken", "order", []string{"a", "b"}, line{}.ask("h", x("db")).granted("h", 1).ask("a", x("db")).is("a",
 			history.Waits).ask("b", x("db")).
 			is("h", history.Release).granted("b", 2).is("b", history.Release).is("b", history.Released).granted("a", 3)},
-		{"overtaken and given up", "order", []string{"given up at"},
-			line{}.ask("r", s("db")).granted("r", 1).ask("a", x("db")).is("a", history.Waits).
-				ask("b", s("db")).granted("b", 2).is("a", history.Cancel).refused("a", lockkeeper.Cancelled)},
 		{"overtaken by a smaller limit", "order", nil, line{}.ask("h", p("p", 2, 2)).granted("h", 1).ask("a",
 			p("p", 2, 3)).is("a", history.Waits).ask("b", p("p", 1, 3)).
 			granted("b", 2, permitGrant(p("p", 1, 3), 3, 1)).is("h", history.Release).granted("a", 3,
@@ -248,8 +245,21 @@ func TestPlantedFaults(t *testing.T) {
 			if !found {
 				t.Errorf("not found as %q with %q; found: %q", plant.rule, plant.names, wrong)
 			}
+			for _, text := range wrong {
+				if !plant.line.names(text) {
+					t.Errorf("the verdict names no claim with the time of an event: %s", text)
+				}
+			}
 		})
 	}
+}
+
+// names reports whether text names a claim of l, and the time of an event of that claim.
+func (l line) names(text string) bool {
+	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;:[]()", r) })
+	return slices.ContainsFunc(l, func(e history.Event) bool {
+		return slices.Contains(words, e.Claim) && slices.Contains(words, e.At.String())
+	})
 }
 
 // Fences are judged only for engines that claim them.
@@ -300,6 +310,54 @@ func TestTriesUnderSplitVotes(t *testing.T) {
 	both := line{}.try("a", x("db")).try("b", x("db")).granted("a", 1).granted("b", 2)
 	if wrong := history.Judge(both, rules); len(wrong) == 0 {
 		t.Error("two tries may both be granted")
+	}
+}
+
+// sent returns the events of a claim that is requested and handed to the engine.
+func (l line) sent(claim string, targets ...lockkeeper.Target) line {
+	return l.ask(claim, targets...).is(claim, history.Sent)
+}
+
+// Order is judged only between claims whose places in line are certain.
+func TestOrderOfCertainPlaces(t *testing.T) {
+	held := line{}.sent("h", x("db")).granted("h", 1)
+	first := func(l line, fence uint64) line { // b is granted before a
+		return l.is("h", history.Release).is("h", history.Released).granted("b", fence).is("b", history.Release).
+			is("b", history.Released)
+	}
+	for name, c := range map[string]struct {
+		history line
+		found   bool
+	}{
+		"the session ended, and the claim was sent again": {first(held.sent("a", x("db")).is("a", history.Waits).
+			sent("b", x("db")).is("b", history.Waits).
+			is("a", history.Sent).is("a", history.Waits), 2).granted("a", 3), false},
+		"the client discarded the answer, and sent the claim again": {first(held.sent("a", x("db")).
+			is("a", history.Waits).is("a", history.Sent).sent("b", x("db")).is("a", history.Waits), 2).
+			granted("a", 3), false},
+		"the first answer was lost": {first(held.sent("a", x("db")).sent("b", x("db")).is("b", history.Waits).
+			is("a", history.Sent).is("a", history.Waits), 2).granted("a", 3), false},
+		"a grant that reached nobody, given up later": {first(held.sent("a", x("db")).is("a", history.Waits).
+			sent("b", x("db")).is("b", history.Waits), 3).is("a", history.Cancel).
+			refused("a", lockkeeper.Cancelled), false},
+		"the same, and the outcome remains unknown": {first(held.sent("a", x("db")).is("a", history.Waits).
+			sent("b", x("db")).is("b", history.Waits), 3).is("a", history.Cancel).is("a", history.Unknown), false},
+		"overtaken": {first(held.sent("a", x("db")).is("a", history.Waits).sent("b", x("db")), 2).
+			granted("a", 3), true},
+		"overtaken by a claim asked for early and sent late": {first(held.ask("b", x("db")).sent("a", x("db")).
+			is("a", history.Waits).is("b", history.Sent), 2).granted("a", 3), true},
+		"overtaken after it was sent again": {first(held.sent("a", x("db")).is("a", history.Waits).
+			is("a", history.Sent).is("a", history.Waits).sent("b", x("db")), 2).granted("a", 3), true},
+		"overtaken, and asked about after the grant": {first(held.sent("a", x("db")).is("a", history.Waits).
+			sent("b", x("db")), 2).granted("a", 3).is("a", history.Sent), true},
+	} {
+		rules := all
+		rules.Running = true
+		wrong := history.Judge(c.history, rules)
+		found := len(wrong) == 1 && strings.HasPrefix(wrong[0], "order: a ")
+		if c.found != found || !c.found && len(wrong) > 0 {
+			t.Errorf("%s: found %q, want a fault of order: %t", name, wrong, c.found)
+		}
 	}
 }
 

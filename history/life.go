@@ -16,8 +16,8 @@ const never time.Duration = math.MaxInt64
 type life struct {
 	ask      Event
 	asked    bool
-	waits    time.Duration // when the client knew that it waits
-	cancel   time.Duration
+	sent     time.Duration // when the request was first handed to the engine; never: the record does not say
+	waits    time.Duration // when the client knew that it waits in the place that its last Sent gave it
 	answers  []Event
 	grant    *Event // the first grant
 	convert  *Event // the conversion in flight
@@ -84,7 +84,7 @@ func fold(events []Event) []*life {
 		}
 		l := byClaim[e.Claim]
 		if l == nil {
-			l = &life{waits: never, cancel: never, ended: never, answered: never}
+			l = &life{sent: never, waits: never, ended: never, answered: never}
 			l.ask = Event{Claim: e.Claim, Client: e.Client}
 			byClaim[e.Claim] = l
 			lives = append(lives, l)
@@ -106,10 +106,14 @@ func (l *life) add(e *Event) {
 			l.wrongf("answers: %s was asked for twice, at %s and %s", e.Claim, l.ask.At, e.At)
 		}
 		l.ask, l.asked = *e, true
+	case Sent:
+		l.sent = min(l.sent, e.At)
+		if l.grant == nil {
+			l.waits = never // the engine may have ended the claim and given it a new place
+		}
 	case Waits:
 		l.waits = min(l.waits, e.At)
-	case Cancel:
-		l.cancel = min(l.cancel, e.At)
+	case Cancel: // when the engine receives the end is unknown, and nothing is judged by it
 	case Granted, Refused, Unknown:
 		l.answers = append(l.answers, *e)
 		if e.Kind == Granted && l.grant == nil {
@@ -190,9 +194,10 @@ func (l *life) refusedAtOnce() bool {
 	return l.ask.Try && len(l.answers) > 0 && l.answers[0].Kind == Refused && l.answers[0].Reason == lockkeeper.TimedOut
 }
 
-func (l *life) grantedAt() time.Duration {
-	if l.grant == nil {
-		return never
+// arrival returns a time before which the engine cannot have received the request.
+func (l *life) arrival() time.Duration {
+	if l.sent == never {
+		return l.ask.At
 	}
-	return l.grant.At
+	return l.sent
 }

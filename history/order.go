@@ -9,32 +9,32 @@ import (
 )
 
 // judgeOrder checks the order of grants: if a client knew that a claim waits before another client
-// requested a later claim, and the rules put the first before the later one, the later one must not
+// sent a later claim, and the rules put the first before the later one, the later one must not
 // overtake it.
 func judgeOrder(lives []*life, rules Rules) (wrong []string) {
 	if !rules.FIFO && !rules.Priority {
 		return nil
 	}
-	byWait := slices.DeleteFunc(slices.Clone(lives), func(l *life) bool { return l.waits == never || l.ask.Soft })
+	byWait := slices.DeleteFunc(slices.Clone(lives), func(l *life) bool {
+		return l.waits == never || l.ask.Soft || l.grant == nil || len(l.spans) == 0
+	})
 	slices.SortFunc(byWait, func(a, b *life) int { return cmp.Compare(a.waits, b.waits) })
-	byAsk := slices.SortedFunc(slices.Values(lives), func(a, b *life) int { return cmp.Compare(a.ask.At, b.ask.At) })
+	byArrival := slices.SortedFunc(slices.Values(lives), func(a, b *life) int {
+		return cmp.Compare(a.arrival(), b.arrival())
+	})
 	var queue []*life
 	next := 0
-	for _, late := range byAsk {
-		for next < len(byWait) && byWait[next].waits < late.ask.At {
+	for _, late := range byArrival {
+		for next < len(byWait) && byWait[next].waits < late.arrival() {
 			queue = append(queue, byWait[next])
 			next++
 		}
-		queue = slices.DeleteFunc(queue, func(l *life) bool {
-			return len(l.answers) > 0 && l.answers[0].At < late.ask.At || l.ended < late.ask.At
-		})
+		queue = slices.DeleteFunc(queue, func(l *life) bool { return l.answers[0].At < late.arrival() })
 		for _, early := range queue {
-			if early.goesBefore(late, rules) && early.wasOvertaken(late, rules) {
-				wrong = append(wrong, fmt.Sprintf("order: %s %v (priority %d, waits since %s, granted at %s with fence %d, "+
-					"given up at %s) was overtaken by %s (priority %d, asked for at %s)",
-					early.ask.Claim, early.ask.Targets, early.ask.Priority, early.waits, at(early.grantedAt()), early.fence(),
-					at(early.cancel),
-					late.spans[0], late.ask.Priority, late.ask.At))
+			if early.goesBefore(late, rules) && early.wasOvertaken(late) {
+				wrong = append(wrong, fmt.Sprintf("order: %s (priority %d, sent at %s, waits since %s) was overtaken by %s "+
+					"(priority %d, sent at %s)", early.spans[0], early.ask.Priority, early.arrival(), early.waits,
+					late.spans[0], late.ask.Priority, late.arrival()))
 			}
 		}
 	}
@@ -66,29 +66,8 @@ func (l *life) goesBefore(other *life, rules Rules) bool {
 	})
 }
 
-// wasOvertaken reports whether other was certainly granted while l waited.
-func (l *life) wasOvertaken(other *life, rules Rules) bool {
-	if other.grant == nil || len(other.spans) == 0 {
-		return false
-	}
-	if l.grant != nil {
-		return other.grant.Fence < l.grant.Fence
-	}
-	if rules.Forced {
-		return false // the engine may have granted l and forced its end, without an answer
-	}
-	if _, bad := clash(l.ask.Targets, other.ask.Targets); !bad {
-		return false // the engine may have granted l without an answer, beside other
-	}
-	if l.cancel == never || len(l.answers) > 0 && l.answers[0].At < l.cancel {
-		return false // the engine ended the wait at an unknown time
-	}
-	return other.grant.At < l.cancel && other.grant.At < l.ended
-}
-
-func (l *life) fence() uint64 {
-	if l.grant == nil {
-		return 0
-	}
-	return l.grant.Fence
+// wasOvertaken reports whether the engine granted other before it granted l. Without a grant of l the
+// history cannot tell: the engine may have granted l first and ended it before its client knew.
+func (l *life) wasOvertaken(other *life) bool {
+	return other.grant != nil && len(other.spans) > 0 && other.grant.Fence < l.grant.Fence
 }

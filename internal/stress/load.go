@@ -101,7 +101,7 @@ func (c *Load) Add(name string, e lockkeeper.Engine, workers int, options ...loc
 	name = fmt.Sprintf("%s%d", name, len(c.clients))
 	options = append([]lockkeeper.ClientOption{lockkeeper.SessionLabel(lockkeeper.Label{As: name})}, options...)
 	k := &client{
-		Client:   lockkeeper.New(&waitRecorder{e, c}, options...),
+		Client:   lockkeeper.New(&sendRecorder{e, c}, options...),
 		name:     name,
 		features: e.Guarantees().Features,
 	}
@@ -152,8 +152,8 @@ func (c *Load) Faults() []string {
 	events := c.recorder.Events()
 	wrong := append(history.Judge(events, c.rules), c.faults...)
 	wrong = append(wrong, c.judgeFences(events)...)
-	if n := len(c.live); n > 0 {
-		wrong = append(wrong, fmt.Sprintf("%d holds were neither released nor lost", n))
+	for h := range c.live {
+		wrong = append(wrong, fmt.Sprintf("holds: %s (fence %d) was neither released nor lost", h.base.Claim, h.Fence()))
 	}
 	c.recorder, c.faults = history.NewRecorder(nil, nil), nil
 	return wrong
@@ -178,8 +178,8 @@ func (c *Load) judgeFences(events []history.Event) (wrong []string) {
 			}
 		}
 		if e.Fence <= before {
-			wrong = append(wrong, fmt.Sprintf("fences: %s was granted with fence %d, after fence %d of an earlier history",
-				e.Claim, e.Fence, before))
+			wrong = append(wrong, fmt.Sprintf("fences: %s was granted at %s with fence %d, after fence %d of an earlier "+
+				"history", e.Claim, e.At, e.Fence, before))
 		}
 		c.fence = max(c.fence, e.Fence)
 	}
@@ -234,7 +234,7 @@ func (c *Load) record(e history.Event) {
 		c.asking[e.Claim] = true
 	case history.Refused, history.Unknown:
 		delete(c.asking, e.Claim)
-	case history.Waits, history.Cancel:
+	case history.Sent, history.Waits, history.Cancel:
 		if !c.asking[e.Claim] {
 			return // it was answered meanwhile, and its history may have been judged
 		}

@@ -229,17 +229,22 @@ func (c *Load) lost(h *hold, err error) {
 	})
 }
 
-// waitRecorder is an engine that records the claims that it answers with Waiting.
-type waitRecorder struct {
+// sendRecorder is an engine that records when it gets a claim, and when it answers that the claim
+// waits. A client may send a claim more than once.
+type sendRecorder struct {
 	lockkeeper.Engine
 	load *Load
 }
 
 // Claim implements lockkeeper.Engine.
-func (l *waitRecorder) Claim(ctx context.Context, k lockkeeper.Key, want lockkeeper.Want) (lockkeeper.Status, error) {
+func (l *sendRecorder) Claim(ctx context.Context, k lockkeeper.Key, want lockkeeper.Want) (lockkeeper.Status, error) {
+	claim, ok := strings.CutPrefix(want.Note, recorded)
+	if !ok || want.Revision != 0 {
+		return l.Engine.Claim(ctx, k, want)
+	}
+	l.load.record(history.Event{Kind: history.Sent, Client: want.As, Claim: claim})
 	s, err := l.Engine.Claim(ctx, k, want)
-	if claim, ok := strings.CutPrefix(want.Note, recorded); ok && err == nil && s.State == lockkeeper.Waiting &&
-		want.Revision == 0 {
+	if err == nil && s.State == lockkeeper.Waiting {
 		l.load.record(history.Event{Kind: history.Waits, Client: want.As, Claim: claim})
 	}
 	return s, err

@@ -432,9 +432,7 @@ func (c *client) cancel(mine *simClaim) {
 		return
 	}
 	mine.cancel = true
-	if mine.want.MaxHold == 0 { // else it may have been granted, and have ended by itself
-		c.record(history.Event{Kind: history.Cancel, Claim: mine.name})
-	}
+	c.record(history.Event{Kind: history.Cancel, Claim: mine.name})
 	c.end(releaseOf(mine), func() { // the claim may have been granted before its end arrived
 		c.record(history.Event{Kind: history.Unknown, Claim: mine.name})
 	})
