@@ -85,15 +85,17 @@ func (j *judge) checkGrants(t *table.Table) {
 }
 
 // leads checks that a term has one leader.
-func (j *judge) leads(m *machine, s Status) {
-	if other := j.leaders[s.Term]; other != nil && other != m {
-		j.faultf("%s and %s both lead in term %d", m.name, other.name, s.Term)
+func (j *judge) leads(m *machine, term uint64) {
+	other := j.leaders[term]
+	if other == m {
+		return
 	}
-	if j.leaders[s.Term] == nil {
-		j.saw("leader changed")
-		j.tracef("%s leads in term %d", m.name, s.Term)
+	if other != nil {
+		j.faultf("%s and %s both lead in term %d", m.name, other.name, term)
 	}
-	j.leaders[s.Term] = m
+	j.saw("leader changed")
+	j.tracef("%s leads in term %d", m.name, term)
+	j.leaders[term] = m
 }
 
 // answered notes what a client knows.

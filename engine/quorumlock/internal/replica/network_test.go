@@ -28,7 +28,7 @@ func (n *network) send(from *machine, m Message) {
 		copies = 2
 		n.saw("message doubled")
 	}
-	to := n.byID[m.To]
+	to, sender, receiver := n.byID[m.To], m.From, m.To // the closure keeps no Message
 	for range copies {
 		if n.chance(n.lose) || to == nil || n.cut[link{from.number, to.number}] {
 			n.saw("message lost")
@@ -40,10 +40,10 @@ func (n *network) send(from *machine, m Message) {
 			n.saw("message very late")
 		}
 		to.input(delay, func(r *Replica) {
-			got := Message{From: m.From, To: m.To}
+			got := Message{From: sender, To: receiver}
 			if err := got.UnmarshalBinary(b); err != nil {
-				n.faultf("message %v of %s can't be read: %v", m, from.name, err)
-			} else if m.To != to.id {
+				n.faultf("message %x of %s can't be read: %v", b, from.name, err)
+			} else if receiver != to.id {
 				n.saw("message to a former id")
 			} else if err := r.Receive(to.clock.read(), got); err != nil && !n.judge.mayLackRules(to, err) {
 				n.faultf("%s refuses a message of %s: %v", to.name, from.name, err)

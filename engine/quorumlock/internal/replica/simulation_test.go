@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -37,6 +38,7 @@ func simulate(t *testing.T, p profile, seed uint64, s schedule) (*world, []strin
 
 // simulateMany runs worlds of a profile, and returns how often what happened in them.
 func simulateMany(t *testing.T, p profile, n int) map[string]int {
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // a world keeps little, and allocates all the time
 	seen := make(map[string]int)
 	for seed := range testmode.Seeds(t, n) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"cmp"
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -91,25 +89,52 @@ type simEvent struct {
 	do    func()
 }
 
+func (e *simEvent) before(other *simEvent) bool {
+	return e.at < other.at || e.at == other.at && e.order < other.order
+}
+
+// An eventQueue is a binary heap, the first event at its root. It has no interfaces as container/heap
+// has: a conversion to one allocates for every event.
 type eventQueue []simEvent
 
-func (q eventQueue) Len() int { return len(q) }
-func (q eventQueue) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(q[i].at, q[j].at), cmp.Compare(q[i].order, q[j].order)) < 0
+func (q *eventQueue) push(e simEvent) {
+	h := append(*q, simEvent{})
+	*q = h
+	hole := len(h) - 1
+	for hole > 0 && e.before(&h[(hole-1)/2]) {
+		h[hole] = h[(hole-1)/2]
+		hole = (hole - 1) / 2
+	}
+	h[hole] = e
 }
-func (q eventQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *eventQueue) Push(x any)   { *q = append(*q, x.(simEvent)) }
-func (q *eventQueue) Pop() any {
-	last := (*q)[len(*q)-1]
-	(*q)[len(*q)-1] = simEvent{}
-	*q = (*q)[:len(*q)-1]
-	return last
+
+func (q *eventQueue) pop() simEvent {
+	h := *q
+	first, last := h[0], h[len(h)-1]
+	h[len(h)-1] = simEvent{}
+	h = h[:len(h)-1]
+	*q = h
+	hole := 0
+	for child := 1; child < len(h); child = 2*hole + 1 {
+		if child+1 < len(h) && h[child+1].before(&h[child]) {
+			child++
+		}
+		if last.before(&h[child]) {
+			break
+		}
+		h[hole] = h[child]
+		hole = child
+	}
+	if len(h) > 0 {
+		h[hole] = last
+	}
+	return first
 }
 
 // after lets do happen after d.
 func (w *world) after(d time.Duration, do func()) {
 	w.order++
-	heap.Push(&w.events, simEvent{w.now + max(d, 0), w.order, do})
+	w.events.push(simEvent{w.now + max(d, 0), w.order, do})
 }
 
 // run lets time pass.
@@ -117,7 +142,7 @@ func (w *world) run(d time.Duration) {
 	w.Helper()
 	end := w.now + d
 	for len(w.events) > 0 && w.events[0].at <= end && !(w.endsSoon && len(w.judge.faults) > 0) {
-		e := heap.Pop(&w.events).(simEvent)
+		e := w.events.pop()
 		w.now = e.at
 		e.do()
 	}
@@ -263,12 +288,10 @@ func (m *machine) collect() {
 	for _, a := range out.Answers {
 		m.deliver(a)
 	}
-	status := r.Status()
-	if status.Failed != nil {
-		m.judge.stopped(m, status.Failed)
-	}
-	if status.Ready {
-		m.judge.leads(m, status)
+	if r.failed != nil {
+		m.judge.stopped(m, r.failed)
+	} else if r.lead.ready {
+		m.judge.leads(m, r.lead.term)
 	}
 	if at, ok := r.Next(); ok && at != m.wakeAt {
 		m.wakeAt = at
