@@ -49,9 +49,11 @@ func launch(cmd *exec.Cmd, dir string, log *serverLog) (*process, error) {
 	started := make(chan error)
 	go func() {
 		defer r.Close()
-		// The death signal comes when the thread ends that started the process,
-		// so this goroutine keeps the thread until it is gone.
+		// The death signal comes when the thread ends that started the process, so this goroutine
+		// keeps the thread until the process is gone. Then it gives the thread back: a thread
+		// whose locked goroutine ends would end too, and with it all else that it has started.
 		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		if err == nil {
 			p.pid = cmd.Process.Pid
