@@ -4,10 +4,10 @@ package sqlitelock
 
 import "errors"
 
-// become makes this goroutine act as a. Only Linux allows that.
-func (a actor) become() error {
+// become makes this goroutine act as a until it calls end. Only Linux allows that.
+func (a actor) become() (end func(), err error) {
 	if !a.other {
-		return nil
+		return func() {}, nil
 	}
-	return a.cantBecome(errors.New("only Linux lets a thread do that"))
+	return nil, a.cantBecome(errors.New("only Linux lets a thread do that"))
 }

@@ -109,10 +109,12 @@ func open(ctx context.Context, path string, o options, clock func() (time.Durati
 // until Close. This goroutine opens and creates all files, as me.
 func (e *Engine) live(ctx context.Context, path string, me actor, o options, opened chan<- error) {
 	defer close(e.ran)
-	if err := me.become(); err != nil {
+	end, err := me.become()
+	if err != nil {
 		opened <- err
 		return
 	}
+	defer end()
 	db, err := openDatabase(ctx, path, me, o)
 	if err == nil {
 		e.db, e.folder = db, newFolder(db)

@@ -34,9 +34,10 @@ func (a actor) do(work func()) error {
 	}
 	done := make(chan error)
 	go func() {
-		err := a.become()
+		end, err := a.become()
 		if err == nil {
 			work()
+			end()
 		}
 		done <- err
 	}()
