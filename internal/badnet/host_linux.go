@@ -156,21 +156,29 @@ func ip(args ...string) error {
 	return nil
 }
 
-// onThread calls do on a locked thread, and restores the thread's namespace.
+// onThread calls do on a locked thread, and restores the thread's namespace. If that fails, the
+// goroutine keeps the thread for good: no other may run there, and if the thread ended, the kernel
+// would kill all processes that it has started with a death signal.
 func onThread(do func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		home, err := threadSpace()
-		if err == nil {
-			err = do()
-			back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET)
-			home.Close()
-			if back == nil {
-				runtime.UnlockOSThread() // else the thread ends with this goroutine
-			}
+		if err != nil {
+			runtime.UnlockOSThread()
+			result <- err
+			return
 		}
-		result <- err
+		err = do()
+		back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET)
+		home.Close()
+		if back == nil {
+			runtime.UnlockOSThread()
+			result <- err
+			return
+		}
+		result <- errors.Join(err, fmt.Errorf("leave a network namespace: %w", back))
+		select {}
 	}()
 	return <-result
 }
