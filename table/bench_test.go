@@ -60,6 +60,20 @@ func BenchmarkFree(b *testing.B) {
 	}
 }
 
+// BenchmarkManyPaths is a claim and its release on one path after the other, of more paths than there
+// are estimates of hold times for, while time passes.
+func BenchmarkManyPaths(b *testing.B) {
+	t := newBench(b)
+	var paths []string
+	for i := range 2 * MaxHoldTimes {
+		paths = append(paths, fmt.Sprintf("db/%d", i))
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		t.release(t.claim(paths[i%len(paths)], lockkeeper.Held))
+	}
+}
+
 // BenchmarkReleaseWithWaiters measures a release that hands the path to the first of many waiters,
 // and the arrival of one more. The cost must not grow with their number.
 func BenchmarkReleaseWithWaiters(b *testing.B) {

@@ -274,19 +274,28 @@ func (t *Table) checkLists() error {
 	return nil
 }
 
-// checkHoldTimes verifies that the heap has the entries of the map, each at its index, and not too
-// many.
+// checkHoldTimes verifies that the ring and the heap have the hold times of the map, in order, and
+// not too many.
 func (t *Table) checkHoldTimes() error {
-	for i, p := range t.holdTimes.ages {
-		if t.holdTimes.of[p.path] != p || p.index != i || p.before(t.holdTimes.ages[max(0, (i-1)/2)]) {
+	n, ps := len(t.holdTimes.latest), t.holdTimes
+	for p := ps.ring.newer; p != &ps.ring; p = p.newer {
+		if n++; ps.of[p.path] != p || p.newer.older != p || p.newer != &ps.ring && !p.before(p.newer) {
+			return fmt.Errorf("the hold time of %s is not at its position", p.path)
+		}
+	}
+	for i, p := range ps.latest {
+		if ps.of[p.path] != p || p.index != i || p.newer != nil || p.path < ps.latest[max(0, (i-1)/2)].path ||
+			p.at != ps.latest[0].at || ps.ring.older != &ps.ring && ps.ring.older.at >= p.at {
 			return fmt.Errorf("the hold time of %s is not at its index", p.path)
 		}
+	}
+	for _, p := range ps.of { // order does not matter: any failure is one
 		if p.estimate < 0 || p.at > t.now || !p.path.Valid() {
 			return fmt.Errorf("the hold time of %s is %s since %s", p.path, p.estimate, p.at)
 		}
 	}
-	if n := len(t.holdTimes.ages); n != len(t.holdTimes.of) || n > MaxHoldTimes {
-		return fmt.Errorf("%d hold times are listed, %d are known, the limit is %d", n, len(t.holdTimes.of), MaxHoldTimes)
+	if n != len(ps.of) || n > MaxHoldTimes {
+		return fmt.Errorf("%d hold times are listed, %d are known, the limit is %d", n, len(ps.of), MaxHoldTimes)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (t *Table) clone() *Table {
 		nodes:         make(map[lockkeeper.Path]*node, len(t.nodes)), sessions: make(map[string]*session, len(t.sessions)),
 		nestedIn:  make(map[lockkeeper.Ref][]*claim),
 		thieves:   make(map[*claim]struct{}),
-		holdTimes: holdTimes{of: make(map[lockkeeper.Path]*holdTime)},
+		holdTimes: newHoldTimes(),
 		freezes:   freezes{all: slices.Clone(t.freezes.all), by: maps.Clone(t.freezes.by)},
 		frozen:    make(map[*claim]struct{}),
 	}

@@ -24,12 +24,12 @@ type Table struct {
 	thieves       map[*claim]struct{} // waiting or converting claims that steal
 	unacked       unackedHolds        // unacknowledged holders (R12)
 	schedule      schedule
-	holdTimes     holdTimes // estimates of how long holds last (R17)
-	resuming      int       // sessions with a TTL that have to resume (R19)
-	blockingWaits int       // queued claims whose wait keeps holds from being released: a deadlock has one (R15)
-	announced     int       // holds with an announced end (R8)
-	softWaiters   int       // queued soft claims (R9)
-	mixedQueues   int       // nodes where permits wait under different limits (R7)
+	holdTimes     *holdTimes // estimates of how long holds last (R17)
+	resuming      int        // sessions with a TTL that have to resume (R19)
+	blockingWaits int        // queued claims whose wait keeps holds from being released: a deadlock has one (R15)
+	announced     int        // holds with an announced end (R8)
+	softWaiters   int        // queued soft claims (R9)
+	mixedQueues   int        // nodes where permits wait under different limits (R7)
 
 	// Of the step at hand.
 	reply             Reply
@@ -66,7 +66,7 @@ func New() *Table {
 		nestedIn:  make(map[lockkeeper.Ref][]*claim),
 		thieves:   make(map[*claim]struct{}),
 		frozen:    make(map[*claim]struct{}),
-		holdTimes: holdTimes{of: make(map[lockkeeper.Path]*holdTime)},
+		holdTimes: newHoldTimes(),
 	}
 }
 
