@@ -113,9 +113,18 @@
 // that had missed the former Attach may have taken its epoch; the refusal states that one then, and
 // the Attach that follows it takes the session over.
 //
-// An Attach brings nothing back that ended: the claims that a minority still lists have expired if a
-// majority did not have the session. "lk serve" attaches for names, HTTP claims and clients that
-// come from another server, so several of them may share one set.
+// An Attach brings nothing back that ended. Servers end a session one after the other, so a server that
+// still lists a claim proves nothing. At an Attach, and so at a takeover, a claim goes on only if a majority
+// of the servers had both the session and the claim; otherwise it has ended:
+//
+//	            A               B                  C                 claim of the session
+//	        has both        has both           any             ──> goes on
+//	        has both        lacks the claim    lacks either    ──> ended
+//	        has both        lacks either       no answer       ──> ended; the vote stays as long as A promised
+//
+// In the last case the former party may still count on the votes of A and C. Its client relies on the hold
+// until it gets the answer to the Attach, or until the end that it knew. "lk serve" attaches for names, HTTP
+// claims and clients that come from another server, so several of them may share one set.
 //
 // # A polite steal
 //

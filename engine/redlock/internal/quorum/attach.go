@@ -14,9 +14,7 @@ import (
 //	                            └─ OtherEpoch, and the rest ─> refused, with the highest epoch that a server stated
 //	                               is no majority; answers in flight have a moment to state a higher one
 //
-// Servers that answer Done later join the session then. If some servers had the session before and
-// others did not, the attempt waits a little for the rest: where a majority did not, the session had
-// ended, and with it the claims that a minority still lists (R19).
+// Servers that answer Done later join the session then. takeover.go says which claims go on.
 type attempt struct {
 	spec      lockkeeper.Session
 	epoch     uint64
@@ -30,7 +28,7 @@ type attempt struct {
 	refuseBy  time.Duration // when it is refused without the answers in flight; 0: it may still succeed
 	full      string
 	installed *session
-	adopted   []*claim // that the session got from this attach
+	adopted   []*claim // that the session got from this attach, and that are not judged yet
 	timer     timer
 }
 
@@ -279,10 +277,9 @@ func (p *Party) conclude(a *attempt, now time.Duration) {
 			open++
 		}
 	}
-	fresh := a.fresh()
 	switch {
-	case done >= p.majority && open > 0 && 0 < fresh && fresh < min(done, p.majority) && now < a.began+decisive:
-		p.timers.set(&a.timer, a.began+decisive) // the others say whether the session had ended
+	case done >= p.majority && p.undecided(a, done, open) && now < a.patience():
+		p.timers.set(&a.timer, a.patience())
 	case done >= p.majority:
 		p.install(a, now)
 	case done+open < p.majority && a.other != 0 && p.mayStateMore(a, now):
@@ -310,17 +307,6 @@ func (p *Party) mayStateMore(a *attempt, now time.Duration) bool {
 	return now < a.refuseBy && slices.Contains(a.flying, true)
 }
 
-// fresh returns how many servers did not have the session before the attempt.
-func (a *attempt) fresh() int {
-	n := 0
-	for i := range a.replies {
-		if r := &a.replies[i]; r.got && r.reply.Outcome == Done && r.reply.Epoch == 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // install makes the session of an attempt that a majority has accepted.
 func (p *Party) install(a *attempt, now time.Duration) {
 	p.dropAttempt(a)
@@ -328,6 +314,10 @@ func (p *Party) install(a *attempt, now time.Duration) {
 	if s != nil && s.epoch > a.epoch {
 		p.answer(Answer{Call: a.call, Err: wrongEpoch(s.id, s.epoch)})
 		return
+	}
+	if s != nil && s.epoch < a.spec.Epoch {
+		p.closeSession(s) // another party had it meanwhile: what this one knew of it is out of date
+		s = nil
 	}
 	if s == nil {
 		s = p.newSession(a.spec.ID)
@@ -345,154 +335,19 @@ func (p *Party) install(a *attempt, now time.Duration) {
 		s.seats[i].renew = !a.replies[i].got && !a.flying[i]
 	}
 	p.endUnnamed(s, a, now)
+	p.endExpired(s, a, now)
 	for i := range a.replies {
 		if r := &a.replies[i]; r.got && r.reply.Outcome == Done {
 			p.join(s, a, i, r, now)
 		}
 	}
-	p.endAdopted(a, now)
+	p.endMinorities(a, now)
 	if end := p.deadline(s); end > a.began+s.ttl+100*time.Millisecond {
 		s.clientEnd = max(s.clientEnd, end-50*time.Millisecond) // an earlier attach promised more (R11)
 	}
 	s.renewals = append(s.renewals, a.call)
 	for _, c := range s.inOrder() {
 		p.decide(c, now)
-	}
-	p.afterReply(s, now)
-}
-
-// endUnnamed ends the claims of this party that the attach does not name, and notes those that
-// lapsed.
-func (p *Party) endUnnamed(s *session, a *attempt, now time.Duration) {
-	named := set(a.spec.Named)
-	for _, l := range a.spec.Lapsed {
-		if c := s.claims[l.ID]; c != nil {
-			p.lapseClaim(c, l, now)
-		}
-	}
-	for _, c := range s.inOrder() {
-		p.answerAll(c.callers, errSession)
-		c.callers = nil
-		if c.phase != ended && c.lapse == lockkeeper.NoReason && !named[c.id] {
-			p.finish(c, lockkeeper.Superseded, "", now)
-		}
-	}
-}
-
-func set(ids []uint64) map[uint64]bool {
-	m := make(map[uint64]bool, len(ids))
-	for _, id := range ids {
-		m[id] = true
-	}
-	return m
-}
-
-// join takes the answer Done of one server to the attach that made the session. It lists all claims that
-// the server has of the session.
-func (p *Party) join(s *session, a *attempt, i int, r *attachReply, now time.Duration) {
-	seat := &s.seats[i]
-	if r.number < seat.since {
-		return // its votes were void after that
-	}
-	p.voidUnlisted(s, i, r.reply.Claims)
-	seat.renewed(r.sent, r.reply.Now, r.reply.Until)
-	for k := range r.reply.Claims {
-		st := &r.reply.Claims[k]
-		if s.claims[st.ID] == nil && !p.adopt(s, a, st, now) {
-			continue
-		}
-		c := s.claims[st.ID]
-		if c.phase == ended {
-			c.listed(i, st)
-			continue
-		}
-		p.apply(c, i, evidence{state: st, now: r.reply.Now, sent: r.sent, got: r.at, reply: true})
-	}
-}
-
-// voidUnlisted makes void what a server said of claims before the attach, if it does not list them: its
-// session had ended, and they with it. They may be restored there.
-func (p *Party) voidUnlisted(s *session, server int, states []ClaimState) {
-	listed := make(map[uint64]bool, len(states))
-	for k := range states {
-		listed[states[k].ID] = true
-	}
-	for id, c := range s.claims { // order does not matter: each claim is independent
-		b := &c.at[server]
-		if listed[id] || c.phase == ended || b.stateGot > s.opened {
-			continue
-		}
-		b.invalidate()
-		b.ended = b.ended && c.wantsTry()
-		b.sent = b.claiming
-	}
-}
-
-// adopt makes a claim that only the servers know: another party made it.
-func (p *Party) adopt(s *session, a *attempt, st *ClaimState, now time.Duration) bool {
-	named := slices.Contains(a.spec.Named, st.ID)
-	if st.Want == nil || st.ID == 0 || len(st.Want.Paths) == 0 || st.Reason == lockkeeper.Superseded && !named {
-		return false // a superseded one stays for a TTL: see takeClaims
-	}
-	c := p.newClaim(s, st.ID, now)
-	c.adopted, c.record, c.want = true, *st.Want, wantOf(st.ID, st.Want)
-	p.base.last = max(p.base.last, c.record.Ticket)
-	p.touch(c, now)
-	lapsed := slices.ContainsFunc(a.spec.Lapsed, func(l lockkeeper.Lapse) bool { return l.ID == st.ID })
-	if !st.Lapsed && !lapsed && !named {
-		p.finishAdopted(c, lockkeeper.Superseded, now)
-	}
-	a.adopted = append(a.adopted, c)
-	return true
-}
-
-// finishAdopted ends a claim at all servers, for each of them may have it.
-func (p *Party) finishAdopted(c *claim, why lockkeeper.Reason, now time.Duration) {
-	for i := range c.at {
-		c.at[i].sent = true
-	}
-	p.finish(c, why, "", now)
-}
-
-// endAdopted ends what the attempt adopted if the session had ended at a majority of the servers.
-func (p *Party) endAdopted(a *attempt, now time.Duration) {
-	if a.spec.Epoch == 0 || a.fresh() < p.majority {
-		return
-	}
-	for _, c := range a.adopted {
-		if c.phase == waiting {
-			p.finishAdopted(c, lockkeeper.Expired, now)
-		}
-	}
-	a.adopted = nil
-}
-
-// joinLate takes the answer of a server to an Attach that a majority had accepted before.
-func (p *Party) joinLate(a *attempt, i int, number uint64, sent time.Duration, r Reply, now time.Duration) {
-	s := a.installed
-	if s.over || s.epoch != a.epoch {
-		return
-	}
-	seat := &s.seats[i]
-	seat.attaching = false
-	switch r.Outcome {
-	case Done:
-		a.replies[i] = attachReply{got: true, number: number, sent: sent, at: now, reply: r}
-		p.join(s, a, i, &a.replies[i], now)
-		p.endAdopted(a, now)
-		p.decideAfter(s, nil, nil, true, now)
-	case OtherEpoch:
-		if number < seat.since || !p.displacedAt(s, i, r.Epoch) {
-			seat.renew = true
-			break
-		}
-		if p.superseded(s, now) {
-			p.supersede(s, now)
-			return
-		}
-		p.decideAfter(s, nil, nil, true, now)
-	default:
-		seat.renew = true
 	}
 	p.afterReply(s, now)
 }
