@@ -125,7 +125,7 @@ func TestBroadListsAreBounded(t *testing.T) {
 // A client that reads nothing gets no answers, is notified of missed hints later, and delays nobody
 // else.
 func TestSlowReaderMissesHints(t *testing.T) {
-	_, address := startMemory(t)
+	s, address := startMemory(t)
 	holder, waiter := greeted(t, address), greeted(t, address)
 	if err := waiter.net.(interface{ SetReadBuffer(int) error }).SetReadBuffer(256 << 10); err != nil {
 		t.Fatal(err)
@@ -136,8 +136,14 @@ func TestSlowReaderMissesHints(t *testing.T) {
 	// they come by the thousand, and are not read.
 	waiter.held("waiter", its, 1, "a")
 	var sent int
-	for rounds := 0; rounds < 20_000; rounds++ {
-		id := uint64(rounds + 1)
+	for left := 100; left > 0; { // rounds, once hints are missed
+		if misses(s) {
+			left--
+		} else if sent > 100_000 {
+			t.Fatal("none of 100,000 hints is missed")
+		}
+		id := uint64(sent/2 + 1)
+		holder.net.SetDeadline(time.Now().Add(patience))
 		m := holder.answered(holder.ask(&wire.Request{Key: &wire.Key{Session: "holder", Epoch: mine}, Claim: &wire.Want{
 			Id: id, Targets: []*wire.Target{{Path: "a", Mode: wire.Mode_MODE_EXCLUSIVE}}, Wait: -1,
 			Priority: 1, Steal: wire.Steal_STEAL_ASK, Note: note, Link: note,
@@ -154,6 +160,21 @@ func TestSlowReaderMissesHints(t *testing.T) {
 		t.Errorf("all %d hints arrived", sent)
 	}
 	waiter.release("waiter", its, 1)
+}
+
+// misses reports whether a client of s has missed hints and was not notified yet.
+func misses(s *Server) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.Lock()
+		missed := c.missed
+		c.Unlock()
+		if missed {
+			return true
+		}
+	}
+	return false
 }
 
 // A list that the end of the server cuts short ends with an error.
