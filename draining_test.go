@@ -3,6 +3,7 @@ package lockkeeper_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +15,7 @@ import (
 // drainingEngine is far away and takes no new claims.
 type drainingEngine struct {
 	lockkeeper.Engine
-	asked int
+	asked atomic.Int32
 }
 
 func (e *drainingEngine) Guarantees() lockkeeper.Guarantees {
@@ -26,7 +27,7 @@ func (e *drainingEngine) Guarantees() lockkeeper.Guarantees {
 func (e *drainingEngine) Claim(
 	context.Context, lockkeeper.Key, lockkeeper.Want,
 ) (lockkeeper.Status, error) {
-	e.asked++
+	e.asked.Add(1)
 	return lockkeeper.Status{}, &lockkeeper.Error{
 		Err: lockkeeper.ErrUnavailable, Reason: lockkeeper.Draining, Detail: "maintenance",
 	}
@@ -45,13 +46,13 @@ func TestTryAtDrainingEngineFailsAtOnce(t *testing.T) {
 		if !errors.As(err, &told) || told.Reason != lockkeeper.Draining || told.Detail != "maintenance" {
 			t.Errorf("got %v, want that it drains, and why", err)
 		}
-		if took := time.Since(began); took > time.Second || e.asked != 2 {
-			t.Errorf("asked %d times in %s", e.asked, took)
+		if took := time.Since(began); took > time.Second || e.asked.Load() != 2 {
+			t.Errorf("asked %d times in %s", e.asked.Load(), took)
 		}
-		e.asked = 0
+		e.asked.Store(0)
 		_, err = c.Acquire(t.Context(), lockkeeper.Exclusive("db"), lockkeeper.WithWait(20*time.Second))
-		if !errors.Is(err, lockkeeper.Draining) || e.asked < 3 || time.Since(began) < 10*time.Second {
-			t.Errorf("one that waits asked %d times in %s: %v", e.asked, time.Since(began), err)
+		if !errors.Is(err, lockkeeper.Draining) || e.asked.Load() < 3 || time.Since(began) < 10*time.Second {
+			t.Errorf("one that waits asked %d times in %s: %v", e.asked.Load(), time.Since(began), err)
 		}
 	})
 }
