@@ -78,7 +78,9 @@ func (s *service) openNode(ctx context.Context, folder string, l net.Listener) (
 	c := o.node
 	c.Logger = s.log
 	c.ClientAddress = s.clientAddress(l, c)
-	if o.joins && !quorumlock.HasJoined(folder) {
+	if o.joins && quorumlock.HasJoined(folder) {
+		s.checkJoined(folder)
+	} else if o.joins {
 		if err := s.join(ctx, folder, c); err != nil {
 			return nil, err
 		}
@@ -126,10 +128,26 @@ func (s *service) join(ctx context.Context, folder string, c quorumlock.Config) 
 	if refusal, ok := errors.AsType[*quorumlock.Refusal](err); ok {
 		return &exit{code: exitDenied, say: fmt.Errorf("the cluster does not let this node in: %w", refusal)}
 	}
+	if errors.Is(err, quorumlock.ErrOtherCluster) {
+		return &exit{code: exitDenied, say: fmt.Errorf("--join: the token is of a cluster that none of its addresses "+
+			"belongs to any more; make a new one, on a node of the cluster: %w", err)}
+	}
 	if err == nil {
 		s.log.Info("has joined the cluster", "folder", folder, "name", c.Name)
 	}
 	return err
+}
+
+// checkJoined warns of a token of another cluster than that of the folder's node, which is served. The file
+// of the token may be gone.
+func (s *service) checkJoined(folder string) {
+	token, err := quorumlock.ReadToken(s.options.join)
+	if err != nil {
+		return
+	}
+	if err := quorumlock.CheckJoined(folder, token); err != nil {
+		s.log.Warn("--join is ignored, and the node of the folder served", "error", err)
+	}
 }
 
 // clientAddress returns where clients reach this node; "" if only those on this machine do, though

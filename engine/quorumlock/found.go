@@ -84,13 +84,20 @@ func (b *beginning) Put(_ context.Context, s join.Setting) error {
 	return nil
 }
 
+// ErrOtherCluster is the cause of an error of Join with a token whose addresses are now those of nodes of
+// other clusters.
+var ErrOtherCluster = join.ErrOtherCluster
+
+// CheckJoined returns an error if the node of a folder has joined another cluster than that of the token.
+func CheckJoined(folder string, t Token) error { return join.CheckJoined(folder, t) }
+
 // Join makes the node of a folder a member of the token's cluster, and creates the folder if there is
 // none. It asks the addresses in the token until a node answers or ctx ends. Open then runs the node, and
 // the leader gives it the log.
 //
 // A Join that was cut short may be called again, with the same token, at any time: it goes on where it
 // stopped. A *Refusal is final, such as for a name that another node has, or for a folder whose node was
-// a member and has lost its log.
+// a member and has lost its log. ErrOtherCluster is final, too.
 func Join(ctx context.Context, folder string, token Token, c Config) error {
 	n, err := c.newNode()
 	if err != nil {

@@ -385,6 +385,29 @@ func TestTokenIsNotGivenToAnotherCluster(t *testing.T) {
 	}
 }
 
+// A token all of whose addresses are those of another cluster by now will never be of use.
+func TestJoinEndsAtAnotherCluster(t *testing.T) {
+	c, other := newCluster(t), newCluster(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	token := c.token()
+	token.Addresses = []string{other.address, other.address}
+	if _, err := c.joiner("second", token).Join(ctx); !errors.Is(err, ErrOtherCluster) || ctx.Err() != nil {
+		t.Errorf("no address belongs to the cluster: %v", err)
+	}
+	token.Addresses = []string{other.address, c.address}
+	j := c.joiner("second", token)
+	if _, err := c.join(j); err != nil {
+		t.Errorf("the second address belongs to the cluster: %v", err)
+	}
+	if err := CheckJoined(j.Folder, other.token()); !errors.Is(err, ErrOtherCluster) {
+		t.Errorf("the folder's node is one of another cluster: %v", err)
+	}
+	if err := errors.Join(CheckJoined(j.Folder, token), CheckJoined(t.TempDir(), token)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestJoinerAsksTheNextAddress(t *testing.T) {
 	c := newCluster(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

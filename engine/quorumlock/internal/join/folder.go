@@ -96,6 +96,17 @@ func readJoined(folder string) (id Identity, err error) {
 
 func writeJoined(folder string, id Identity) error { return writeFile(folder, joinedFile, id) }
 
+// CheckJoined returns ErrOtherCluster if the node of a folder has joined another cluster than that of the
+// token; nil if it has joined none.
+func CheckJoined(folder string, t Token) error {
+	id, err := readJoined(folder)
+	if err == nil && id.ID != 0 && id.Cluster != t.Cluster {
+		err = fmt.Errorf("%s has node %q of the cluster %s, the token is for the cluster %s: %w", folder, id.Name, id.Cluster,
+			t.Cluster, ErrOtherCluster)
+	}
+	return err
+}
+
 // KnownMembers returns the members of the cluster when the node of this folder joined; none if it has not
 // joined, or is the first one.
 func KnownMembers(folder string) (members []Node, err error) {

@@ -24,6 +24,9 @@ import (
 // gone.
 var ErrLogLost = errors.New("the node of this folder was a member of its cluster, and its log is gone")
 
+// ErrOtherCluster means that the node at an address is one of another cluster than the join token.
+var ErrOtherCluster = errors.New("this is no node of the cluster that the join token is for")
+
 // A Joiner is a new node that joins a cluster.
 type Joiner struct {
 	Token  Token
@@ -48,7 +51,8 @@ const (
 
 // Join makes the node a member, and returns its credentials. It goes on where an earlier Join in the
 // same folder stopped, and asks the addresses in turn until one answers or ctx ends. A *Refusal is
-// final. A node that has joined before gets its credentials without any request.
+// final, and so is ErrOtherCluster: all addresses are now those of nodes of other clusters. A node that
+// has joined before gets its credentials without any request.
 func (j *Joiner) Join(ctx context.Context) (*Credentials, error) {
 	joined, err := readJoined(j.Folder)
 	switch {
@@ -126,6 +130,7 @@ func (j *Joiner) ask(ctx context.Context, key *ecdsa.PrivateKey, r *request) (*a
 	r.Form, r.Secret = form, j.Token.Secret[:]
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		var all []error
+		others := 0
 		for _, address := range j.Token.Addresses {
 			a, err := j.try(ctx, address, own, r)
 			if err == nil {
@@ -134,9 +139,15 @@ func (j *Joiner) ask(ctx context.Context, key *ecdsa.PrivateKey, r *request) (*a
 			if refusal, ok := errors.AsType[*Refusal](err); ok {
 				return nil, refusal
 			}
+			if errors.Is(err, ErrOtherCluster) {
+				others++
+			}
 			all = append(all, fmt.Errorf("%s: %w", address, err))
 		}
 		err := errors.Join(all...)
+		if others == len(j.Token.Addresses) {
+			return nil, err
+		}
 		if j.Log != nil {
 			j.Log.Warn("no node of the cluster has answered yet", "step", r.Step, "error", err, "again_in", pause)
 		}
@@ -198,8 +209,11 @@ func (j *Joiner) try(ctx context.Context, address string, own tls.Certificate, r
 // not signed by the CA whose digest the token has.
 func (j *Joiner) verify(state tls.ConnectionState) error {
 	certs := state.PeerCertificates
-	if state.NegotiatedProtocol != Protocol || len(certs) != 2 || sha256.Sum256(certs[1].Raw) != j.Token.Authority {
-		return errors.New("this is no node of the cluster that the join token is for")
+	if state.NegotiatedProtocol != Protocol || len(certs) != 2 {
+		return errors.New("this is no node of a cluster")
+	}
+	if sha256.Sum256(certs[1].Raw) != j.Token.Authority {
+		return ErrOtherCluster
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(certs[1])
@@ -211,8 +225,7 @@ func (j *Joiner) verify(state tls.ConnectionState) error {
 		return err
 	}
 	if peer.Cluster != j.Token.Cluster {
-		return fmt.Errorf("this is a node of the cluster %s, and the join token is for the cluster %s", peer.Cluster,
-			j.Token.Cluster)
+		return fmt.Errorf("%w: it is one of %s, the token is for %s", ErrOtherCluster, peer.Cluster, j.Token.Cluster)
 	}
 	return nil
 }
