@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -43,8 +44,9 @@ type Process struct {
 	In  io.WriteCloser
 	Out *bufio.Reader
 
-	t   testing.TB
-	end sync.Once
+	t    testing.TB
+	end  sync.Once
+	gone chan struct{} // closed when it has been reaped
 }
 
 // Start starts a process that plays a role.
@@ -69,12 +71,28 @@ func StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	p := &Process{Cmd: cmd, In: in, Out: bufio.NewReader(out), t: t, gone: make(chan struct{})}
+	if err := p.start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{Cmd: cmd, In: in, Out: bufio.NewReader(out), t: t}
 	t.Cleanup(p.Kill)
 	return p
+}
+
+// start starts the process on a thread that lives as long as the process. The system sends the signal
+// of bind when the thread ends that started the process, and Go ends threads: that of a goroutine
+// that ends while it is locked to its thread.
+func (p *Process) start() error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := p.Cmd.Start()
+		started <- err
+		if err == nil {
+			<-p.gone
+		}
+	}()
+	return <-started
 }
 
 // Tell sends p a line of words.
@@ -125,6 +143,9 @@ func (p *Process) Wait() {
 }
 
 func (p *Process) reap() (err error) {
-	p.end.Do(func() { err = p.Cmd.Wait() })
+	p.end.Do(func() {
+		err = p.Cmd.Wait()
+		close(p.gone)
+	})
 	return err
 }
