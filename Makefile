@@ -3,10 +3,11 @@
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build size cross release-snapshot image tools test test-computing test-engines test-programs long parts lint bench benchtest peers peertest fuzz generate schema ci clean
+.PHONY: help build size cross release-snapshot image tools test test-computing test-engines test-programs long soak parts lint bench benchtest peers peertest fuzz generate schema ci clean
 
 FUZZTIME  ?= 5s
 BENCH     ?= .
+SOAK      ?= 10m
 SYSTEMS   := windows/amd64 darwin/arm64
 TOOL      := go tool -modfile=tools/go.mod
 BUF       := go tool -modfile=../../../tools/proto/go.mod buf
@@ -68,6 +69,9 @@ test-programs:
 
 long: ## run the long tests, or a part of them: PART=databases; see make parts
 	@tools/long $(PART)
+
+soak: tools ## load all engines side by side for SOAK (10m); none may grow. SOAK=1h; ENGINES=mem,redis picks some
+	go test -vet=off -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/soak -soak $(SOAK) -engines '$(ENGINES)'
 
 parts: ## list the parts of make long, with the minutes of each on two cores
 	@tools/long -list

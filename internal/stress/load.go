@@ -69,6 +69,10 @@ type Load struct {
 	// the first Add.
 	Long time.Duration
 
+	// Interval is the time from one request of a worker to its next one; 0 means that the next one follows at
+	// once. A worker that is late leaves requests out. Set it before the first Add.
+	Interval time.Duration
+
 	// Granted, Refused, Unknown and Lost count the outcomes of requests.
 	Granted, Refused, Unknown, Lost atomic.Int64
 }
@@ -121,11 +125,7 @@ func (c *Load) Add(name string, e lockkeeper.Engine, workers int, options ...loc
 func (c *Load) begin(k *client) {
 	running := c.running
 	for _, w := range k.workers {
-		c.workers.Go(func() {
-			for running.Err() == nil {
-				w.one(running)
-			}
-		})
+		c.workers.Go(func() { w.run(running) })
 	}
 }
 

@@ -35,6 +35,33 @@ type hold struct {
 	end  sync.Once // a second caller waits until the end is recorded
 }
 
+// run makes requests until running ends, in the interval of the load.
+func (w *worker) run(running context.Context) {
+	interval := w.load.Interval
+	if interval <= 0 {
+		for running.Err() == nil {
+			w.one(running)
+		}
+		return
+	}
+	turn := time.NewTimer(time.Duration(w.random.Int64N(int64(interval)))) // workers do not march in step
+	defer turn.Stop()
+	next := time.Now()
+	for {
+		select {
+		case <-running.Done():
+			return
+		case <-turn.C:
+		}
+		w.one(running)
+		now := time.Now()
+		if next = next.Add(interval); next.Before(now) {
+			next = now.Add(interval)
+		}
+		turn.Reset(next.Sub(now))
+	}
+}
+
 // one makes one random request, uses the hold and releases it.
 func (w *worker) one(running context.Context) {
 	c := w.load

@@ -113,6 +113,7 @@ var house = []room{
 	{"internal/badnet", "", "golang.org/x/sys"},         // bad networks, for tests
 	{"internal/testca", "", ""},                         // certificates, for tests
 	{"internal/stress", ". history", ""},                // random load, recorded and judged
+	{"internal/soak", "", ""},                           // whether processes grow under a long load
 	{"internal/mutants", "", ""},                        // plants bugs and sees that tests find them
 	{"internal/roles", "", ""},                          // other processes, for tests
 	{"internal/testdb", "", "github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sys"},
