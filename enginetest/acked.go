@@ -42,7 +42,7 @@ var ackChecks = []check{
 // acknowledgeUntil renews and acknowledges every lease until c is closed.
 func (p *peer) acknowledgeUntil(c <-chan struct{}) {
 	p.Helper()
-	end := time.After(maxWait)
+	end := time.After(p.maxWait())
 	for {
 		p.key.Acked = p.renew().Number
 		select {

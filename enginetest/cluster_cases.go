@@ -71,7 +71,7 @@ var clusterCases = []check{
 		w.ok(h.Close()) // no error, so that defer works
 	}},
 	{"T4/case T4.9 no duration, holder dead", 0, func(w *world) {
-		dead, next := w.renewedPeer("dead", shortTTL), w.peer("next")
+		dead, next := w.renewedPeer("dead", w.shortTTL()), w.peer("next")
 		dead.hold(exclusive("db"))
 		next.queue(exclusive("db"))
 		next.stays(next.last, lockkeeper.Waiting) // as long as the session lives
@@ -173,19 +173,19 @@ var clusterCases = []check{
 var clusterFlaws = []check{
 	{"F4/flaw F4.1 and F4.3 units are counted from holders", counts, func(w *world) {
 		// Holders die, release and acquire at the same time. No unit may be lost.
-		dying := w.peerFor("dying", shortTTL)
+		dying := w.peerFor("dying", w.shortTTL())
 		dying.hold(permits("k", 1, 3))
 		live := w.peer("live")
 		live.hold(permits("k", 2, 3))
 		next := w.peer("next")
 		id := next.queue(permits("k", 3, 3))
-		w.sleep(shortTTL - 50*time.Millisecond)
+		w.sleep(w.shortTTL() - 50*time.Millisecond)
 		live.release(live.last)
 		next.inUse(next.waitGranted(id), 3, 0)
 		next.refused(permits("k", 1, 3))
 	}},
 	{"F4/flaw F4.5 the holder is told before its lease ends", 0, func(w *world) {
-		k, next := w.worker("holder", nil, lockkeeper.SessionTTL(shortTTL)), w.worker("next", nil)
+		k, next := w.worker("holder", nil, lockkeeper.SessionTTL(w.shortTTL())), w.worker("next", nil)
 		h, err := k.lockAs(0)
 		w.ok(err)
 		k.link.cut.Store(true)

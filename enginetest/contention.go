@@ -109,7 +109,7 @@ func (w *world) manyClients(clients, times int, change func(*link), what func(i,
 
 func (w *world) run(workers, times int, make func(i int) *worker, what func(i, n int) demand) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*maxWait)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*w.maxWait())
 	defer cancel()
 	var running sync.WaitGroup
 	var granted atomic.Int64

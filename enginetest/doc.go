@@ -42,7 +42,9 @@
 //
 // A subtest is named for its rule, case or known flaw, for example R12/… or T3/…. In a bubble the
 // suite takes seconds of fake time. Without one it runs many checks at once in real time, on
-// sessions with a TTL of one second.
+// sessions with TTLs of a few seconds. A check that fails after the process stood still for a quarter
+// of a second begins again with doubled TTLs, five times at most; what package history says of the
+// abandoned attempt still counts.
 //
 // Mutants test the suite itself: each is memlock with one fault, which the suite must find.
 package enginetest

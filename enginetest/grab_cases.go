@@ -93,13 +93,13 @@ var grabCases = []check{
 // Flaws F3: known flaws of hierarchical locks with leases.
 var grabFlaws = []check{
 	{"F3/flaw F3.1 a claim expires as a whole", trees | fifo, func(w *world) {
-		a, dying, z, y := w.peer("W"), w.renewedPeer("X", shortTTL), w.peer("Z"), w.peer("Y")
+		a, dying, z, y := w.peer("W"), w.renewedPeer("X", w.shortTTL()), w.peer("Z"), w.peer("Y")
 		a.hold(exclusive("a/w"))
 		dying.hold(exclusive("a/b"))
 		z.queue(exclusive("a"))
 		y.queue(exclusive("a/b"))
 		dying.dies()
-		w.sleep(shortTTL + 100*time.Millisecond)
+		w.sleep(w.shortTTL() + 100*time.Millisecond)
 		dying.attach() // it comes back without claims
 		dying.queue(exclusive("a/b"))
 		a.release(a.last)
@@ -110,7 +110,7 @@ var grabFlaws = []check{
 		dying.waitGranted(dying.last)
 	}},
 	{"F3/flaw F3.3 who lapsed is told, never silently put at the end", 0, func(w *world) {
-		dying, next := w.renewedPeer("lapsed", shortTTL), w.peer("next")
+		dying, next := w.renewedPeer("lapsed", w.shortTTL()), w.peer("next")
 		id := dying.hold(exclusive("db")).Ref.ID
 		next.queue(exclusive("db"))
 		dying.dies()
@@ -130,12 +130,12 @@ var grabFlaws = []check{
 		w.isInvalid("../../etc", err, trees)
 	}},
 	{"F3/flaw F3.6 expiry by a deadline, and told at once", 0, func(w *world) {
-		dying, next := w.peerFor("dying", shortTTL), w.worker("next", nil)
+		dying, next := w.peerFor("dying", w.shortTTL()), w.worker("next", nil)
 		dying.hold(exclusive("db"))
 		began := w.now()
 		h, err := next.lockAs(0)
 		w.ok(err)
-		w.between("granted", w.now()-began, 0, shortTTL)
+		w.between("granted", w.now()-began, 0, w.shortTTL())
 		w.ok(h.giveBack(w.ctx()))
 	}},
 	{"F3/flaw F3.7 a request in several lines is one", many | trees | fifo, func(w *world) {

@@ -48,7 +48,7 @@ var lapseChecks = []check{
 		victim.waitEnded(id, lockkeeper.Stolen)
 	}},
 	{"Lapsed/holds at most until the session expires", 0, func(w *world) {
-		victim, next := w.renewedPeer("victim", shortTTL), w.peer("next")
+		victim, next := w.renewedPeer("victim", w.shortTTL()), w.peer("next")
 		id := victim.hold(exclusive("db")).Ref.ID
 		next.queue(exclusive("db"))
 		w.ok(victim.end(lapsed(id, lockkeeper.Stolen, victim.lease.EndsAt+time.Hour)))
@@ -56,7 +56,7 @@ var lapseChecks = []check{
 		victim.waitEnded(id, lockkeeper.Stolen)
 	}},
 	{"Lapsed/with the session, as the next attach says", 0, func(w *world) {
-		const ttl = 2 * shortTTL
+		ttl := 2 * w.shortTTL()
 		p, next := w.peerFor("lost", ttl), w.peer("next")
 		sent := p.sent
 		held, queued := p.hold(exclusive("db")).Ref.ID, uint64(0)
@@ -126,7 +126,7 @@ func (w *world) observer(path lockkeeper.Path) *observer {
 // await waits until the observer sees the claim in the given state.
 func (o *observer) await(ref lockkeeper.Ref, state lockkeeper.State) lockkeeper.Status {
 	o.Helper()
-	end := time.After(maxWait)
+	end := time.After(o.maxWait())
 	for {
 		select {
 		case s := <-o.seen:
@@ -211,11 +211,11 @@ var reasonPairChecks = []check{
 		o.checkReasons(h, lockkeeper.Stolen)
 	}},
 	{"OneReason/revoked", lists | revokes, func(w *world) {
-		victim, next, o := w.client("victim", lockkeeper.SessionTTL(shortTTL)), w.client("next"), w.observer("db")
+		victim, next, o := w.client("victim", lockkeeper.SessionTTL(w.shortTTL())), w.client("next"), w.observer("db")
 		h := o.lock(victim)
 		sent := w.now()
 		w.ok(next.Revoke(w.ctx(), h.Ref(), false, lockkeeper.Label{As: "ops", Note: "the disk is full"}))
-		o.checkNext(h, next, sent, shortTTL)
+		o.checkNext(h, next, sent, w.shortTTL())
 		o.checkReasons(h, lockkeeper.Revoked)
 	}},
 	{"OneReason/revoked by force", lists | revokes, func(w *world) {
@@ -247,7 +247,7 @@ var reasonPairChecks = []check{
 	}},
 	{"OneReason/contact is lost, and comes back", lists, func(w *world) {
 		o := w.observer("db")
-		c, l := w.clientAndLink("lost", nil, lockkeeper.SessionTTL(shortTTL))
+		c, l := w.clientAndLink("lost", nil, lockkeeper.SessionTTL(w.shortTTL()))
 		h := o.lock(c)
 		l.cut.Store(true)
 		w.done(h.Done(), "notified of the loss")

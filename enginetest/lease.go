@@ -9,14 +9,14 @@ import (
 
 // R11: a session without renewals ends, and no other session ends with it.
 var leaseChecks = []check{
-	{"R11/a session that is not renewed ends, not before its TTL", 0, func(w *world) { w.expiry(shortTTL) }},
-	{"R11/a longer TTL is kept whole", 0, func(w *world) { w.expiry(3 * shortTTL) }},
+	{"R11/a session that is not renewed ends, not before its TTL", 0, func(w *world) { w.expiry(w.shortTTL()) }},
+	{"R11/a longer TTL is kept whole", 0, func(w *world) { w.expiry(3 * w.shortTTL()) }},
 	{"R11/one renewal serves all claims", 0, func(w *world) {
-		p, other := w.renewedPeer("renewed", shortTTL), w.peer("other")
+		p, other := w.renewedPeer("renewed", w.shortTTL()), w.peer("other")
 		a, b := p.hold(exclusive("a")).Ref.ID, p.hold(exclusive("b")).Ref.ID
 		other.hold(exclusive("c"))
 		c := p.queue(exclusive("c"))
-		w.sleep(2 * shortTTL)
+		w.sleep(2 * w.shortTTL())
 		p.stays(a, lockkeeper.Held)
 		p.stays(b, lockkeeper.Held)
 		p.stays(c, lockkeeper.Waiting)
@@ -24,16 +24,16 @@ var leaseChecks = []check{
 	{"R11/a shorter TTL takes back nothing that was promised", 0, func(w *world) {
 		p := w.peer("promised")
 		id := p.hold(exclusive("db")).Ref.ID
-		p.session.TTL = shortTTL
-		if lease := p.attach(id); lease.TTL <= shortTTL || lease.TTL > longTTL {
-			w.Errorf("the lease is for %s, want what is left of %s", lease.TTL, longTTL)
+		p.session.TTL = w.shortTTL()
+		if lease := p.attach(id); lease.TTL <= w.shortTTL() || lease.TTL > w.longTTL() {
+			w.Errorf("the lease is for %s, want what is left of %s", lease.TTL, w.longTTL())
 		}
 		p.renew()
-		w.sleep(shortTTL + 100*time.Millisecond)
+		w.sleep(w.shortTTL() + 100*time.Millisecond)
 		p.stays(id, lockkeeper.Held)
 	}},
 	{"R11/a place in line is perishable", fifo, func(w *world) {
-		holder, dead, next := w.peer("holder"), w.renewedPeer("dead", shortTTL), w.peer("next")
+		holder, dead, next := w.peer("holder"), w.renewedPeer("dead", w.shortTTL()), w.peer("next")
 		holder.hold(exclusive("db"))
 		dead.queue(exclusive("db"))
 		next.queue(exclusive("db"))
@@ -101,7 +101,7 @@ var leaseChecks = []check{
 		}
 		p := w.peerFor("for as long as the program lives", 0)
 		id := p.hold(exclusive("db")).Ref.ID
-		w.sleep(2 * shortTTL)
+		w.sleep(2 * w.shortTTL())
 		p.stays(id, lockkeeper.Held)
 	}},
 }
@@ -132,7 +132,7 @@ var notifiedChecks = []check{
 		}).Ref.ID
 		w.sleep(100 * time.Millisecond)
 		s := p.renewalShows(id, "ending some time", func(s lockkeeper.Status) bool { return s.Left != forever })
-		if s.Left > 15*time.Second || s.Left < 15*time.Second-100*time.Millisecond-tolerance {
+		if s.Left > 15*time.Second || s.Left < 15*time.Second-100*time.Millisecond-w.tolerance() {
 			w.Errorf("%s left of 15s", s.Left)
 		}
 	}},

@@ -185,7 +185,9 @@ func (w *world) clientAndLink(name string, change func(*link), options ...lockke
 		start := time.Now()
 		clock = func() time.Duration { return time.Since(start) }
 	}
-	all := []lockkeeper.ClientOption{lockkeeper.SessionTTL(longTTL), lockkeeper.SessionLabel(lockkeeper.Label{As: name})}
+	all := []lockkeeper.ClientOption{
+		lockkeeper.SessionTTL(w.longTTL()), lockkeeper.SessionLabel(lockkeeper.Label{As: name}),
+	}
 	if clock != nil {
 		all = append(all, lockkeeper.BootClock(clock))
 	}

@@ -30,11 +30,11 @@ func (w *world) lost(h *lockkeeper.Hold, why ...lockkeeper.Reason) {
 // Loss: a holder learns of its loss and the reason before the engine grants another client.
 var lossChecks = []check{
 	{"Loss/the wire is cut", 0, func(w *world) {
-		k, next := w.worker("holder", nil, lockkeeper.SessionTTL(shortTTL)), w.worker("next", nil)
+		k, next := w.worker("holder", nil, lockkeeper.SessionTTL(w.shortTTL())), w.worker("next", nil)
 		h, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
 		w.ok(err)
-		if left := h.Remaining(); left <= 0 || left > shortTTL {
-			w.Errorf("%s remain of a TTL of %s", left, shortTTL)
+		if left := h.Remaining(); left <= 0 || left > w.shortTTL() {
+			w.Errorf("%s remain of a TTL of %s", left, w.shortTTL())
 		}
 		k.link.cut.Store(true)
 		got, err := next.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
@@ -55,13 +55,13 @@ var lossChecks = []check{
 		w.ok(again.giveBack(w.ctx()))
 	}},
 	{"Loss/a short cut loses nothing", 0, func(w *world) {
-		k := w.worker("holder", nil, lockkeeper.SessionTTL(2*shortTTL))
+		k := w.worker("holder", nil, lockkeeper.SessionTTL(2*w.shortTTL()))
 		h, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
 		w.ok(err)
 		k.link.cut.Store(true)
-		w.sleep(shortTTL / 2)
+		w.sleep(w.shortTTL() / 2)
 		k.link.cut.Store(false)
-		w.sleep(2 * shortTTL)
+		w.sleep(2 * w.shortTTL())
 		w.ok(h.Err())
 		w.ok(h.giveBack(w.ctx()))
 	}},
@@ -70,7 +70,7 @@ var lossChecks = []check{
 		ctx := w.ctx()
 		for i := range 12 { // the check restores each link at another moment
 			path := fmt.Sprint("db", i)
-			c, l := w.clientAndLink("one", nil, lockkeeper.SessionTTL(shortTTL))
+			c, l := w.clientAndLink("one", nil, lockkeeper.SessionTTL(w.shortTTL()))
 			w.ok(c.Do(ctx, path, func(context.Context) error { return nil }))
 			l.cut.Store(true)
 			running.Go(func() {
@@ -79,9 +79,9 @@ var lossChecks = []check{
 				if _, err := c.Lock(bounded, path); err == nil {
 					w.Error("locked over a cut wire")
 				}
-				w.sleep(2*shortTTL + time.Duration(i)*15*time.Millisecond) // the session has ended: the client resumes
+				w.sleep(2*w.shortTTL() + time.Duration(i)*15*time.Millisecond) // the session has ended: the client resumes
 				l.cut.Store(false)
-				w.sleep(2 * shortTTL)
+				w.sleep(2 * w.shortTTL())
 			})
 		}
 		running.Wait()
@@ -96,19 +96,19 @@ var lossChecks = []check{
 		holder, ctx := w.peer("holder"), w.ctx()
 		for i := range 12 {
 			path := fmt.Sprint("db", i)
-			c, l := w.clientAndLink("one", func(l *link) { l.remote = true }, lockkeeper.SessionTTL(shortTTL))
+			c, l := w.clientAndLink("one", func(l *link) { l.remote = true }, lockkeeper.SessionTTL(w.shortTTL()))
 			w.ok(c.Do(ctx, path, func(context.Context) error { return nil }))
 			id := holder.hold(exclusive(path)).Ref.ID
 			l.loseAnswers.Store(true)
-			time.AfterFunc(shortTTL-time.Duration(i)*40*time.Millisecond, func() { l.loseAnswers.Store(false) })
-			time.AfterFunc(shortTTL/3, func() { holder.end(lockkeeper.Ending{Kind: lockkeeper.Release, ID: id}) })
+			time.AfterFunc(w.shortTTL()-time.Duration(i)*40*time.Millisecond, func() { l.loseAnswers.Store(false) })
+			time.AfterFunc(w.shortTTL()/3, func() { holder.end(lockkeeper.Ending{Kind: lockkeeper.Release, ID: id}) })
 			running.Go(func() {
 				if h, err := c.TryLock(ctx, path); err == nil {
 					if err := h.Release(ctx); err != nil {
 						w.Error(err)
 					}
 				}
-				w.sleep(2 * shortTTL)
+				w.sleep(2 * w.shortTTL())
 			})
 		}
 		running.Wait()
@@ -117,7 +117,7 @@ var lossChecks = []check{
 		}
 	}},
 	{"Loss/a release over a cut wire", 0, func(w *world) {
-		c, l := w.clientAndLink("one", nil, lockkeeper.SessionTTL(2*shortTTL))
+		c, l := w.clientAndLink("one", nil, lockkeeper.SessionTTL(2*w.shortTTL()))
 		h, err := c.Lock(w.ctx(), "db")
 		w.ok(err)
 		l.cut.Store(true)
@@ -135,13 +135,13 @@ var lossChecks = []check{
 		ctx := w.ctx()
 		for i := range 12 {
 			path := fmt.Sprint("db", i)
-			c, l := w.clientAndLink("one", nil, lockkeeper.SessionTTL(shortTTL))
+			c, l := w.clientAndLink("one", nil, lockkeeper.SessionTTL(w.shortTTL()))
 			h, err := c.Lock(ctx, path)
 			w.ok(err)
 			l.cut.Store(true)
-			time.AfterFunc(shortTTL+time.Duration(i)*20*time.Millisecond, func() { l.cut.Store(false) })
+			time.AfterFunc(w.shortTTL()+time.Duration(i)*20*time.Millisecond, func() { l.cut.Store(false) })
 			running.Go(func() {
-				w.sleep(shortTTL / 2)
+				w.sleep(w.shortTTL() / 2)
 				if err := h.Release(ctx); errors.Is(err, lockkeeper.ErrNotHeld) {
 					confused.Add(1)
 				}
@@ -169,7 +169,7 @@ var lossChecks = []check{
 		w.ok(got.giveBack(w.ctx()))
 	}},
 	{"Loss/revoked, with the operator's words", revokes, func(w *world) {
-		c, op := w.client("victim", lockkeeper.SessionTTL(shortTTL)), w.client("operator")
+		c, op := w.client("victim", lockkeeper.SessionTTL(w.shortTTL())), w.client("operator")
 		h, err := c.Lock(w.ctx(), "db")
 		w.ok(err)
 		w.ok(op.Revoke(w.ctx(), h.Ref(), false, lockkeeper.Label{As: "eve", Note: "maintenance"}))
@@ -194,12 +194,13 @@ var lossChecks = []check{
 		}
 	}},
 	{"Loss/overdue", maxHold, func(w *world) {
+		part := w.scale * 300 * time.Millisecond // of the longest hold: until it is asked to yield, and after that
 		k, next := w.worker("holder", nil), w.worker("next", nil)
 		h, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")},
-			more: []lockkeeper.Request{lockkeeper.WithMaxHold(300*time.Millisecond, 300*time.Millisecond)}}, nil)
+			more: []lockkeeper.Request{lockkeeper.WithMaxHold(part, part)}}, nil)
 		w.ok(err)
-		if left := h.Remaining(); left > 600*time.Millisecond {
-			w.Errorf("%s remain of a longest hold of 600ms", left)
+		if left := h.Remaining(); left > 2*part {
+			w.Errorf("%s remain of a longest hold of %s", left, 2*part)
 		}
 		_, err = next.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
 		w.ok(err)
@@ -207,8 +208,8 @@ var lossChecks = []check{
 	}},
 	{"Loss/the session is taken over", 0, func(w *world) {
 		id := lockkeeper.SessionID(w.name("session"))
-		first, second := w.client("first", id, lockkeeper.SessionTTL(shortTTL)), w.client("second", id,
-			lockkeeper.SessionTTL(shortTTL))
+		first, second := w.client("first", id, lockkeeper.SessionTTL(w.shortTTL())), w.client("second", id,
+			lockkeeper.SessionTTL(w.shortTTL()))
 		h, err := first.Lock(w.ctx(), "db")
 		w.ok(err)
 		got, err := second.Lock(w.ctx(), "db")
@@ -244,7 +245,7 @@ var lossChecks = []check{
 // Abandonment: a session without renewals ends within its TTL, whether it holds or waits.
 var abandonChecks = []check{
 	{"Abandonment/a holder", 0, func(w *world) {
-		k, next := w.worker("dead", nil, lockkeeper.SessionTTL(shortTTL)), w.worker("next", nil)
+		k, next := w.worker("dead", nil, lockkeeper.SessionTTL(w.shortTTL())), w.worker("next", nil)
 		_, err := k.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
 		w.ok(err)
 		cut := w.now()
@@ -252,12 +253,12 @@ var abandonChecks = []check{
 		h, err := next.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
 		w.ok(err)
 		// Its last renewal may have been up to a third of the TTL before the cut.
-		w.between("granted", w.now()-cut, shortTTL/2, shortTTL)
+		w.between("granted", w.now()-cut, w.shortTTL()/2, w.shortTTL())
 		w.ok(h.giveBack(w.ctx()))
 	}},
 	{"Abandonment/the first in line", fifo, func(w *world) {
 		holder, next := w.worker("holder", nil), w.worker("next", nil)
-		dead := w.renewedPeer("dead", shortTTL)
+		dead := w.renewedPeer("dead", w.shortTTL())
 		h, err := holder.acquire(w.ctx(), demand{targets: []lockkeeper.Target{exclusive("db")}}, nil)
 		w.ok(err)
 		dead.queue(exclusive("db"))
@@ -279,7 +280,7 @@ var abandonChecks = []check{
 		dead.sessionGone()
 	}},
 	{"Abandonment/many holds and waits of one session", counts | many, func(w *world) {
-		dead := w.renewedPeer("dead", shortTTL)
+		dead := w.renewedPeer("dead", w.shortTTL())
 		dead.hold(exclusive("a"), exclusive("b"))
 		dead.hold(permits("k", 2, 2))
 		dead.queue(exclusive("a"))

@@ -6,13 +6,13 @@ import "github.com/lockkeeper/lockkeeper"
 // arrives.
 var lowestOpenChecks = []check{
 	{"R16/a claim that arrives long after its end is not made", once, func(w *world) {
-		p := w.renewedPeer("one", shortTTL)
+		p := w.renewedPeer("one", w.shortTTL())
 		id := p.hold(exclusive("db")).Ref.ID
 		p.release(id)
 		p.key.LowestOpen = id + 1
 		p.renew()
 		p.key.LowestOpen = 0 // a key of an earlier message
-		w.sleep(2 * shortTTL)
+		w.sleep(2 * w.shortTTL())
 		_, err := p.engine.Claim(w.ctx(), p.key, p.wants[id])
 		w.is(err, lockkeeper.ErrNotHeld)
 		p.release(id) // like its end: the claim is over already

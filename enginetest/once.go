@@ -220,11 +220,11 @@ var resumeChecks = []check{
 		}
 	}},
 	{"R19/a resumed session has its whole TTL", 0, func(w *world) {
-		for ttl := shortTTL; !w.resumedLives(ttl); ttl *= 2 { // a busy machine was too slow for this TTL
+		for ttl := w.shortTTL(); !w.resumedLives(ttl); ttl *= 2 { // a busy machine was too slow for this TTL
 		}
 	}},
 	{"R19/named elsewhere, not revived", 0, func(w *world) {
-		p := w.renewedPeer("one", shortTTL)
+		p := w.renewedPeer("one", w.shortTTL())
 		id := p.hold(exclusive("db")).Ref.ID
 		next := w.peer("next")
 		other := next.queue(exclusive("db"))
@@ -326,7 +326,7 @@ var badInputChecks = []check{
 		p.hold(exclusive("db"))
 		before := w.everything(p)
 		for name, change := range badSessions {
-			s := lockkeeper.Session{ID: "bad", TTL: longTTL}
+			s := lockkeeper.Session{ID: "bad", TTL: w.longTTL()}
 			change(&s)
 			if lease, err := p.engine.Attach(w.ctx(), s, nil); err == nil {
 				w.Errorf("%s is accepted: %+v", name, lease)

@@ -15,7 +15,7 @@ func freezing(path string, d time.Duration) lockkeeper.Want {
 // R18: an operator can revoke and freeze.
 var operatorChecks = []check{
 	{"R18/a revoked holder is asked, then ended after its TTL", revokes, func(w *world) {
-		victim, op := w.renewedPeer("victim", shortTTL), w.peer("operator")
+		victim, op := w.renewedPeer("victim", w.shortTTL()), w.peer("operator")
 		id := victim.hold(exclusive("db")).Ref.ID
 		sent := w.now()
 		w.ok(op.end(lockkeeper.Ending{
@@ -24,14 +24,15 @@ var operatorChecks = []check{
 			Label: lockkeeper.Label{As: "eve", Note: "maintenance"},
 		}))
 		asked := victim.waitAsked(id)
-		if asked.As != "eve" || asked.Note != "maintenance" || asked.Reason != lockkeeper.Revoked || asked.Left > shortTTL {
+		if asked.As != "eve" || asked.Note != "maintenance" || asked.Reason != lockkeeper.Revoked ||
+			asked.Left > w.shortTTL() {
 			w.Errorf("the holder gets %+v", asked)
 		}
-		w.sleep(shortTTL / 2)
+		w.sleep(w.shortTTL() / 2)
 		// A repeated revocation does not postpone the end.
 		w.ok(op.end(lockkeeper.Ending{Kind: lockkeeper.Revoke, Ref: victim.ref(id)}))
 		s := victim.renewalShows(id, "ended", func(s lockkeeper.Status) bool { return s.State == lockkeeper.Ended })
-		w.between("revoked", w.now()-sent, shortTTL, shortTTL)
+		w.between("revoked", w.now()-sent, w.shortTTL(), w.shortTTL())
 		if s.Reason != lockkeeper.Revoked || s.Text != "maintenance (by eve)" {
 			w.Errorf("ended as %s (%q), want revoked by eve for maintenance", s.Reason, s.Text)
 		}
@@ -243,7 +244,7 @@ var listChecks = []check{
 		}()
 		await := func(what string, want func(lockkeeper.Status) bool) {
 			w.Helper()
-			end := time.After(maxWait)
+			end := time.After(w.maxWait())
 			for {
 				select {
 				case s := <-seen:

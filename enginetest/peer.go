@@ -31,7 +31,7 @@ type peer struct {
 // peer attaches a session that outlives the check.
 func (w *world) peer(name string) *peer {
 	w.Helper()
-	return w.peerFor(name, longTTL)
+	return w.peerFor(name, w.longTTL())
 }
 
 // peerFor attaches a session with the given TTL.
@@ -207,7 +207,7 @@ func (p *peer) waitEnded(id uint64, why lockkeeper.Reason) lockkeeper.Status {
 // and also every 20 ms, because notifications are only hints.
 func (p *peer) await(id uint64, what string, want func(lockkeeper.Status) bool) lockkeeper.Status {
 	p.Helper()
-	end := time.After(maxWait)
+	end := time.After(p.maxWait())
 	for {
 		s, err := p.engine.Claim(p.ctx(), p.key, p.wants[id])
 		p.ok(err)
@@ -229,7 +229,7 @@ func (p *peer) await(id uint64, what string, want func(lockkeeper.Status) bool) 
 // the status there even if the network loses every notification.
 func (p *peer) renewalShows(id uint64, what string, want func(lockkeeper.Status) bool) lockkeeper.Status {
 	p.Helper()
-	end := time.After(maxWait)
+	end := time.After(p.maxWait())
 	for {
 		for _, s := range p.renew().Claims {
 			if s.Ref.ID == id && want(s) {

@@ -28,7 +28,7 @@ type Harness struct {
 
 	// Bubble says that the engine runs in this process and takes all time from package time, so the
 	// suite can run it in a bubble of testing/synctest. Otherwise checks run in real time, many at
-	// once, on sessions with a TTL of one second.
+	// once, on sessions with TTLs of a few seconds.
 	Bubble bool
 
 	// Clock is the clock of the clients' deadlines. Nil means their default, or in a bubble the
@@ -106,7 +106,11 @@ func (h Harness) runChecks(t *testing.T, all []check) {
 							if missing := c.needs &^ claimed; missing != 0 {
 								t.Skipf("the engine does not claim: %s", missing)
 							}
-							h.run(t, c.run)
+							if h.Bubble {
+								h.run(t, c.run)
+							} else {
+								h.attempts(t, c.run)
+							}
 						})
 					})
 				}
@@ -125,12 +129,12 @@ func (h Harness) guarantees(t *testing.T) lockkeeper.Guarantees {
 	return e.Guarantees()
 }
 
-// run runs one check in a new world and judges the recorded history.
+// run runs a body in a new world and judges the recorded history.
 func (h Harness) run(t *testing.T, body func(*world)) {
 	t.Helper()
 	var w *world
 	inside := func(t *testing.T) {
-		w = newWorld(t, h)
+		w = newWorld(t, h, nil)
 		body(w)
 	}
 	if h.Bubble {
@@ -138,7 +142,13 @@ func (h Harness) run(t *testing.T, body func(*world)) {
 	} else {
 		inside(t)
 	}
-	for i, wrong := range history.Judge(w.recorder.Events(), w.rules) {
+	reportFaults(t, history.Judge(w.recorder.Events(), w.rules))
+}
+
+// reportFaults fails the test for each fault of a history.
+func reportFaults(t *testing.T, faults []string) {
+	t.Helper()
+	for i, wrong := range faults {
 		if i == 20 {
 			t.Errorf("history: further faults are omitted")
 			break

@@ -99,7 +99,7 @@ var slotCases = []check{
 		s.acquire(2, 6)
 	}},
 	{"T0/case T0.8 a worker dies", counts, func(w *world) {
-		dying := &slots{peer: w.renewedPeer("dying", shortTTL), perResource: 5}
+		dying := &slots{peer: w.renewedPeer("dying", w.shortTTL()), perResource: 5}
 		dying.acquire(1, 1)
 		workers := &slots{peer: w.peer("workers"), perResource: 5}
 		for i := range 4 {
@@ -139,7 +139,7 @@ var slotCases = []check{
 		q.refused(permits("k", 1, 1))
 	}},
 	{"T0/case T0.11d holders of another view die", counts, func(w *world) {
-		dying := &slots{peer: w.renewedPeer("dying", shortTTL), perResource: 3}
+		dying := &slots{peer: w.renewedPeer("dying", w.shortTTL()), perResource: 3}
 		for i := range 3 {
 			dying.acquire(1, i+1)
 		}

@@ -88,22 +88,22 @@ var stealChecks = []check{
 		t.stays(t.last, lockkeeper.Held)
 	}},
 	{"R10/never later than the victim's TTL", stealing, func(w *world) {
-		victim, t := w.renewedPeer("victim", shortTTL), w.peer("thief")
+		victim, t := w.renewedPeer("victim", w.shortTTL()), w.peer("thief")
 		id := victim.hold(exclusive("db")).Ref.ID
 		t.queueAs(taker(1, time.Hour, exclusive("db")))
-		if asked := victim.waitAsked(id); asked.Left > shortTTL {
+		if asked := victim.waitAsked(id); asked.Left > w.shortTTL() {
 			w.Errorf("the victim has %s left, want at most its TTL", asked.Left)
 		}
 		t.waitGranted(t.last)
 		victim.waitEnded(id, lockkeeper.Stolen)
 	}},
 	{"R10/taken after a part of the victim's TTL", stealing, func(w *world) {
-		const ttl = 2 * shortTTL
+		ttl := 2 * w.shortTTL()
 		victim, t := w.renewedPeer("victim", ttl), w.peer("thief")
 		id := victim.hold(exclusive("db")).Ref.ID
 		want := taker(1, 0, exclusive("db"))
 		want.AfterTTL = 600
-		const after = ttl * 6 / 10
+		after := ttl * 6 / 10
 		sent := w.now()
 		t.queueAs(want)
 		if asked := victim.waitAsked(id); asked.Left > after || asked.Left <= 0 {
@@ -123,26 +123,26 @@ var stealChecks = []check{
 			_, err := c.Lock(w.ctx(), "db", lockkeeper.WithPriority(1), lockkeeper.WithStealAfterTTL(factor))
 			w.is(err, lockkeeper.ErrInvalid)
 		}
-		victim := w.renewedPeer("victim", shortTTL)
+		victim := w.renewedPeer("victim", w.shortTTL())
 		victim.hold(exclusive("db"))
 		sent := w.now()
 		h, err := c.Lock(w.ctx(), "db", lockkeeper.WithPriority(1), lockkeeper.WithStealAfterTTL(0.5))
 		w.ok(err)
-		w.between("taken", w.now()-sent, shortTTL/2, shortTTL/2)
+		w.between("taken", w.now()-sent, w.shortTTL()/2, w.shortTTL()/2)
 		w.ok(h.Release(w.ctx()))
 	}},
 	{"R10/taken after the whole TTL while nothing is measured", stealing | measured, func(w *world) {
-		victim, t := w.renewedPeer("victim", shortTTL), w.peer("thief")
+		victim, t := w.renewedPeer("victim", w.shortTTL()), w.peer("thief")
 		id := victim.hold(exclusive("db")).Ref.ID
 		sent := w.now()
 		t.queueAs(taker(1, lockkeeper.AfterMeasured, exclusive("db")))
 		asked := victim.waitAsked(id)
 		// Left counts from when the renewal was sent, which is after the thief asked.
-		if least := shortTTL - 2*(w.now()-sent) - 10*time.Millisecond; asked.Left > shortTTL || asked.Left < least {
+		if least := w.shortTTL() - 2*(w.now()-sent) - 10*time.Millisecond; asked.Left > w.shortTTL() || asked.Left < least {
 			w.Errorf("the victim has %s left, want its TTL", asked.Left)
 		}
 		t.waitGranted(t.last)
-		w.between("taken", w.now()-sent, shortTTL, shortTTL+shortTTL/20) // clocks may differ in rate
+		w.between("taken", w.now()-sent, w.shortTTL(), w.shortTTL()+w.shortTTL()/20) // clocks may differ in rate
 		victim.waitEnded(id, lockkeeper.Stolen)
 	}},
 	{"R10/nobody is robbed without effect", stealing | shares, func(w *world) {
@@ -243,7 +243,7 @@ func (p *peer) grantedNow(id uint64) <-chan struct{} {
 // renewUntil keeps the session alive until c is closed.
 func (p *peer) renewUntil(c <-chan struct{}) {
 	p.Helper()
-	end := time.After(maxWait)
+	end := time.After(p.maxWait())
 	for {
 		p.renew()
 		select {

@@ -33,7 +33,7 @@ type result struct {
 func (w *world) waiting(n int) {
 	w.Helper()
 	p := w.peer("looker")
-	for end := time.After(maxWait); ; {
+	for end := time.After(w.maxWait()); ; {
 		found := 0
 		for _, s := range p.list(lockkeeper.Query{Meets: "db"}) {
 			if s.State == lockkeeper.Waiting {
@@ -71,7 +71,7 @@ var stealCases = []check{
 		h, err := l.lockAs(1)
 		w.ok(err)
 		named := false
-		for wait := 5 * time.Millisecond; !named && wait < maxWait; wait *= 4 {
+		for wait := 5 * time.Millisecond; !named && wait < w.maxWait(); wait *= 4 {
 			_, err = t.lockAs(1, lockkeeper.WithSteal(), lockkeeper.WithWait(wait))
 			w.is(err, lockkeeper.ErrNotAcquired)
 			w.is(err, lockkeeper.TimedOut)
@@ -117,7 +117,7 @@ var stealCases = []check{
 		l, t, _ := w.three()
 		h, err := l.lockAs(0)
 		w.ok(err)
-		got := t.lockLater(0, lockkeeper.WithWait(maxWait))
+		got := t.lockLater(0, lockkeeper.WithWait(w.maxWait()))
 		w.sleep(10 * time.Millisecond)
 		w.ok(h.giveBack(w.ctx()))
 		r := <-got

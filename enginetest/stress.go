@@ -88,8 +88,8 @@ func (s *stress) run() {
 	for _, path := range s.paths() {
 		s.free(exclusive(path))
 	}
-	if took := s.now() - calm; took > stressTTLs*stressTTL+tolerance {
-		s.Errorf("every path is free %s after the last fault, want at most the longest TTL and %s", took, tolerance)
+	if took := s.now() - calm; took > stressTTLs*stressTTL+s.tolerance() {
+		s.Errorf("every path is free %s after the last fault, want at most the longest TTL and %s", took, s.tolerance())
 	}
 }
 

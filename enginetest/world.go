@@ -30,6 +30,8 @@ const (
 // recorder.
 type world struct {
 	*testing.T
+	reporter
+	scale      time.Duration // of TTLs and bounds: more than 1 after an attempt on a slow machine
 	harness    Harness
 	guarantees lockkeeper.Guarantees
 	recorder   *history.Recorder
@@ -45,13 +47,29 @@ type world struct {
 	names   int
 }
 
-func newWorld(t *testing.T, h Harness) *world {
+// reporter has the methods of testing.T that belong to an attempt, or in a bubble to the test.
+type reporter interface {
+	Error(args ...any)
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Failed() bool
+	Cleanup(f func())
+}
+
+// newWorld makes the world of an attempt; nil is a test that is no attempt.
+func newWorld(t *testing.T, h Harness, a *attempt) *world {
 	w := &world{
-		T:       t,
-		harness: h,
-		start:   time.Now(),
-		live:    make(map[*held]struct{}),
-		counts:  make(map[lockkeeper.Path]*int64),
+		T:        t,
+		reporter: t,
+		scale:    1,
+		harness:  h,
+		start:    time.Now(),
+		live:     make(map[*held]struct{}),
+		counts:   make(map[lockkeeper.Path]*int64),
+	}
+	if a != nil {
+		w.reporter, w.scale = a, a.scale
 	}
 	w.recorder = history.NewRecorder(nil, nil)
 	w.open = h.Fresh(t)
@@ -61,15 +79,27 @@ func newWorld(t *testing.T, h Harness) *world {
 	}
 	w.guarantees = w.handles[0].Guarantees()
 	w.rules = history.RulesOf(w.guarantees)
-	t.Cleanup(func() {
+	w.Cleanup(func() {
 		for _, e := range w.handles {
 			if err := e.Close(); err != nil {
-				t.Errorf("closing the engine: %v", err)
+				w.Errorf("closing the engine: %v", err)
 			}
 		}
 	})
 	return w
 }
+
+// shortTTL is the TTL of sessions that expire within a check.
+func (w *world) shortTTL() time.Duration { return w.scale * shortTTL }
+
+// longTTL is the TTL of sessions that outlive their check without renewal.
+func (w *world) longTTL() time.Duration { return w.scale * longTTL }
+
+// maxWait bounds every wait.
+func (w *world) maxWait() time.Duration { return w.scale * maxWait }
+
+// tolerance is the largest delay that a busy machine may add to a promised time.
+func (w *world) tolerance() time.Duration { return w.scale * tolerance }
 
 // claims reports whether the engine claims all features of f.
 func (w *world) claims(f lockkeeper.Features) bool { return w.guarantees.Features&f == f }
@@ -88,14 +118,14 @@ func (w *world) now() time.Duration { return time.Since(w.start) }
 
 // ctx returns a context for one round trip.
 func (w *world) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), maxWait)
+	ctx, cancel := context.WithTimeout(context.Background(), w.maxWait())
 	w.Cleanup(cancel)
 	return ctx
 }
 
 // within returns a context for an operation inside a hold: the hold's context with a deadline.
 func (w *world) within(h *lockkeeper.Hold) context.Context {
-	ctx, cancel := context.WithTimeout(h.Context(), maxWait)
+	ctx, cancel := context.WithTimeout(h.Context(), w.maxWait())
 	w.Cleanup(cancel)
 	return ctx
 }
@@ -145,8 +175,8 @@ func (w *world) done(c <-chan struct{}, what string) {
 	w.Helper()
 	select {
 	case <-c:
-	case <-time.After(maxWait):
-		w.Fatalf("%s: not after %s", what, maxWait)
+	case <-time.After(w.maxWait()):
+		w.Fatalf("%s: not after %s", what, w.maxWait())
 	}
 }
 
@@ -159,7 +189,7 @@ func (w *world) sleep(d time.Duration) {
 // real time and 20 ms in a bubble.
 func (w *world) between(what string, took, least, most time.Duration) {
 	w.Helper()
-	slack := tolerance
+	slack := w.tolerance()
 	if w.harness.Bubble {
 		slack = 20 * time.Millisecond
 	}
