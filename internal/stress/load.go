@@ -65,6 +65,10 @@ type Load struct {
 	pause   context.CancelFunc
 	workers sync.WaitGroup
 
+	// Clock is the clock of the histories, which processes have in common whose histories are judged as
+	// one. Set it before the first Add; nil is a clock that begins with each history.
+	Clock func() time.Duration
+
 	// Long bounds the duration of one hold in twenty; the others last some milliseconds. Set it before
 	// the first Add.
 	Long time.Duration
@@ -102,6 +106,9 @@ func New(seed uint64, rules history.Rules) *Load {
 
 // Add adds a client with a number of workers, which begin at once. Close closes the client and e.
 func (c *Load) Add(name string, e lockkeeper.Engine, workers int, options ...lockkeeper.ClientOption) {
+	if len(c.clients) == 0 && c.Clock != nil {
+		c.recorder = history.NewRecorder(c.Clock, nil)
+	}
 	name = fmt.Sprintf("%s%d", name, len(c.clients))
 	options = append([]lockkeeper.ClientOption{lockkeeper.SessionLabel(lockkeeper.Label{As: name})}, options...)
 	k := &client{
@@ -147,16 +154,26 @@ func (c *Load) Resume() {
 // Faults returns a line for each fault since its last call. The load must be paused. It then drops the
 // judged history, except for the highest fence.
 func (c *Load) Faults() []string {
+	events, wrong := c.Take()
+	return append(c.Judge(events), wrong...)
+}
+
+// Take returns the history since its last call, for another Load to judge, and what else went wrong
+// meanwhile. The load must be paused.
+func (c *Load) Take() (events []history.Event, wrong []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	events := c.recorder.Events()
-	wrong := append(history.Judge(events, c.rules), c.faults...)
-	wrong = append(wrong, c.judgeFences(events)...)
+	events, wrong = c.recorder.Events(), c.faults
 	for h := range c.live {
 		wrong = append(wrong, fmt.Sprintf("holds: %s (fence %d) was neither released nor lost", h.base.Claim, h.Fence()))
 	}
-	c.recorder, c.faults = history.NewRecorder(nil, nil), nil
-	return wrong
+	c.recorder, c.faults = history.NewRecorder(c.Clock, nil), nil
+	return events, wrong
+}
+
+// Judge returns a line for each fault of a history that follows those judged before.
+func (c *Load) Judge(events []history.Event) []string {
+	return append(history.Judge(events, c.rules), c.judgeFences(events)...)
 }
 
 // judgeFences compares the fences of a history with those of the histories before it.
