@@ -10,14 +10,15 @@ func (t *Table) recordStatedEnd(c *claim, lease uint64) {
 	end := c.earliestEnd()
 	switch {
 	case end != c.stated:
-		c.stated, c.statedIn = end, lease
+		own := c.own()
+		own.stated, own.statedIn = end, lease
 	case c.unackedEnd == end || c.statedIn != 0 || lease == 0:
 		return // the answer states nothing new
 	default:
-		c.statedIn = lease
+		c.own().statedIn = lease
 	}
 	if len(c.held) > 0 {
-		c.unackedEnd = max(c.unackedEnd, end)
+		c.own().unackedEnd = max(c.unackedEnd, end)
 	}
 	t.mark(c)
 }
@@ -33,7 +34,7 @@ func (t *Table) acknowledge(s *session, lease uint64) {
 	t.markSession(s)
 	for _, c := range s.claims { // order does not matter: each claim is independent
 		if c.unackedEnd != c.stated && c.statedIn != 0 && c.statedIn <= lease {
-			c.unackedEnd = c.stated
+			c.own().unackedEnd = c.stated
 			t.mark(c)
 		}
 	}

@@ -13,14 +13,14 @@ func (t *Table) amend(c *claim, w *lockkeeper.Want) error {
 		return nil // a late or repeated request
 	}
 	if w.Revision == c.want.Revision {
-		if !w.SameRequest(&c.want) {
+		if accepted := c.request(); !w.SameRequest(&accepted) {
 			return lockkeeper.Invalid("claim %s was made for another request: use a new id, or a higher revision to amend it",
-				c.ref)
+				c.ref())
 		}
 		return nil
 	}
 	if c.lapse != nil {
-		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "claim " + c.ref.String() +
+		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "claim " + c.ref().String() +
 			" can't be amended: it has lapsed, because its client stopped using it"}
 	}
 	converts, err := c.mayBecome(w)
@@ -45,8 +45,8 @@ func (t *Table) amend(c *claim, w *lockkeeper.Want) error {
 // mayBecome checks that w differs from c's want only in fields that a client may amend, and reports
 // whether w converts c.
 func (c *claim) mayBecome(w *lockkeeper.Want) (converts bool, err error) {
-	rest := *w
-	rest.Targets, rest.Priority = c.want.Targets, c.want.Priority
+	rest, accepted := *w, c.request()
+	rest.Targets, rest.Priority = accepted.Targets, accepted.Priority
 	modes := c.modes()
 	converts = !slices.EqualFunc(w.Targets, modes, func(target lockkeeper.Target, m lockkeeper.Mode) bool {
 		return target.Mode == m
@@ -55,30 +55,31 @@ func (c *claim) mayBecome(w *lockkeeper.Want) (converts bool, err error) {
 		rest.Wait = c.want.Wait // c waits for nothing, or is about to begin a new wait
 	}
 	switch {
-	case !rest.SameRequest(&c.want) || !c.sameTargets(w):
+	case !rest.SameRequest(&accepted) || !sameTargets(w, &accepted):
 		return false,
-			lockkeeper.Invalid("claim %s: only priority, limits and modes can be amended; make a new claim for the rest", c.ref)
+			lockkeeper.Invalid("claim %s: only priority, limits and modes can be amended; make a new claim for the rest",
+				c.ref())
 	case w.Priority < c.want.Priority:
-		return false, lockkeeper.Invalid("claim %s: its priority %d is never lowered (to %d)", c.ref, c.want.Priority,
+		return false, lockkeeper.Invalid("claim %s: its priority %d is never lowered (to %d)", c.ref(), c.want.Priority,
 			w.Priority)
 	case converts && c.waiting():
 		return false,
-			lockkeeper.Invalid("claim %s still waits: only a held claim can be converted; cancel it and make another", c.ref)
+			lockkeeper.Invalid("claim %s still waits: only a held claim can be converted; cancel it and make another", c.ref())
 	case converts && (!uniform(modes) || w.Targets[0].Mode == lockkeeper.ModePermits ||
 		slices.ContainsFunc(w.Targets, func(target lockkeeper.Target) bool { return target.Mode != w.Targets[0].Mode })):
 		return false, lockkeeper.Invalid("claim %s: only a whole claim converts, from all shared to all exclusive or back",
-			c.ref)
-	case !c.waiting() && !slices.EqualFunc(w.Targets, c.want.Targets, func(a, b lockkeeper.Target) bool {
+			c.ref())
+	case !c.waiting() && !slices.EqualFunc(w.Targets, accepted.Targets, func(a, b lockkeeper.Target) bool {
 		return a.Limit == b.Limit
 	}):
-		return false, lockkeeper.Invalid("claim %s is held: its limit no longer matters and can't be changed", c.ref)
+		return false, lockkeeper.Invalid("claim %s is held: its limit no longer matters and can't be changed", c.ref())
 	}
 	return converts, nil
 }
 
-// sameTargets reports whether w names the targets of c in the same order, with the same units.
-func (c *claim) sameTargets(w *lockkeeper.Want) bool {
-	return slices.EqualFunc(w.Targets, c.want.Targets, func(a, b lockkeeper.Target) bool {
+// sameTargets reports whether v and w name the same targets in the same order, with the same units.
+func sameTargets(v, w *lockkeeper.Want) bool {
+	return slices.EqualFunc(v.Targets, w.Targets, func(a, b lockkeeper.Target) bool {
 		return a.Path == b.Path && a.Units == b.Units
 	})
 }
@@ -86,11 +87,15 @@ func (c *claim) sameTargets(w *lockkeeper.Want) bool {
 // modes returns the modes of c's targets: the wanted ones while c converts, otherwise the granted
 // ones.
 func (c *claim) modes() []lockkeeper.Mode {
-	modes := make([]lockkeeper.Mode, len(c.grants))
-	for i, g := range c.grants {
-		if modes[i] = g.Mode; c.converting() {
-			modes[i] = c.want.Targets[i].Mode
+	var modes []lockkeeper.Mode
+	if c.converting() {
+		for target := range c.targets() {
+			modes = append(modes, target.Mode)
 		}
+		return modes
+	}
+	for _, g := range c.grants() {
+		modes = append(modes, g.Mode)
 	}
 	return modes
 }
@@ -107,7 +112,10 @@ func uniform(modes []lockkeeper.Mode) bool {
 // that depend on the priority for a recheck.
 func (t *Table) adopt(c *claim, w *lockkeeper.Want) {
 	raised := w.Priority > c.want.Priority
-	c.want = *w
+	c.want = c.session.termsOf(w)
+	if c.refused != 0 {
+		c.own().refused = 0
+	}
 	t.mark(c)
 	if raised {
 		for i := range c.held {
@@ -122,8 +130,8 @@ func (t *Table) upgrade(c *claim, w *lockkeeper.Want) {
 	t.adopt(c, w)
 	t.tickets++
 	c.ticket = t.tickets
-	c.wanted = t.entries(c, nil)
-	c.undone, c.text = lockkeeper.NoReason, ""
+	c.wanted = t.entries(c, w.Targets, nil)
+	c.setUndone(lockkeeper.NoReason, "")
 	t.beginWait(c)
 }
 
@@ -131,8 +139,7 @@ func (t *Table) upgrade(c *claim, w *lockkeeper.Want) {
 func (t *Table) downgrade(c *claim, w *lockkeeper.Want) {
 	t.adopt(c, w)
 	old := c.held
-	c.held = t.entries(c, nil)
-	t.grantModes(c)
+	c.held = t.entries(c, w.Targets, nil)
 	for i := range old {
 		t.drop(&old[i])
 		t.touch(old[i].node, old[i].kind.set())
@@ -143,7 +150,7 @@ func (t *Table) downgrade(c *claim, w *lockkeeper.Want) {
 	for i := range old {
 		t.unref(old[i].node)
 	}
-	c.undone, c.text = lockkeeper.NoReason, ""
+	c.setUndone(lockkeeper.NoReason, "")
 	t.recordChange(c, Downgraded, lockkeeper.NoReason)
 	t.settle()
 }
@@ -160,14 +167,12 @@ func (t *Table) raise(c *claim, w *lockkeeper.Want) {
 		t.recordChange(v, AskChanged, lockkeeper.NoReason)
 	}
 	if waits {
-		if c.waiting() {
-			t.grantModes(c)
-		}
 		for i := range c.wanted {
 			if p := &c.wanted[i]; p.kind == kindP {
-				p.limit = c.limitOf(p.node.path)
+				p.most = int32(limitOf(w.Targets, p.node.path))
 			}
 		}
+		c.setPermits(w.Targets)
 		t.startWaiting(c)
 		t.maybeHopeless = append(t.maybeHopeless, c)
 		t.recordChange(c, Queued, lockkeeper.NoReason)
@@ -179,16 +184,22 @@ func (t *Table) raise(c *claim, w *lockkeeper.Want) {
 	t.settle()
 }
 
-// grantModes sets the targets in c's grants, which statuses show, to the wanted ones.
-func (t *Table) grantModes(c *claim) {
-	c.grants = slices.Clone(c.grants) // earlier statuses share the old grants
-	for i, target := range c.want.Targets {
-		c.grants[i].Target = target
+// setPermits makes room for what c is granted, if it wants permits: its grants then say more than its
+// entries.
+func (c *claim) setPermits(targets []lockkeeper.Target) {
+	permits := func(target lockkeeper.Target) bool { return target.Mode == lockkeeper.ModePermits }
+	if !slices.ContainsFunc(targets, permits) {
+		return
 	}
+	grants := make([]lockkeeper.Grant, len(targets)) // earlier statuses share the old ones
+	for i, target := range targets {
+		grants[i].Target = target
+	}
+	c.own().permits = grants
 }
 
-func (c *claim) limitOf(path lockkeeper.Path) int {
-	for _, target := range c.want.Targets {
+func limitOf(targets []lockkeeper.Target, path lockkeeper.Path) int {
+	for _, target := range targets {
 		if target.Path == path {
 			return target.Limit
 		}

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,7 +19,17 @@ func (t *Table) Check() error {
 			return err
 		}
 	}
+	if shared := plain; !shared.equalsPlain() || plainEnd.text != "" || plainEnd.several != nil ||
+		plainEnd.unackedUntil != 0 || plainEnd.blockers != nil || plainEnd.position != 0 || plainEnd.eta != 0 {
+		return errors.New("the cold part that claims or ends share was changed")
+	}
 	return nil
+}
+
+func (c *cold) equalsPlain() bool {
+	return c.quietFrom == unset && c.stated == forever && c.statedIn == 0 && c.unackedEnd == forever && c.refused == 0 &&
+		c.undone == 0 && c.text == "" && c.permits == nil && c.asking == nil && c.asks == nil && c.operator == nil &&
+		c.lapse == nil && c.nestedIndex == 0
 }
 
 // everyClaim lists all live claims by session and id.
@@ -36,20 +47,20 @@ func (t *Table) checkClaims() error {
 	for _, c := range t.everyClaim() {
 		switch {
 		case c.ended:
-			return fmt.Errorf("claim %s has ended but its session still has it", c.ref)
+			return fmt.Errorf("claim %s has ended but its session still has it", c.ref())
 		case len(c.held) == 0 && len(c.wanted) == 0:
-			return fmt.Errorf("claim %s neither waits nor is held", c.ref)
+			return fmt.Errorf("claim %s neither waits nor is held", c.ref())
 		case (len(c.wanted) > 0) != (c.queued || c.frozen) || c.queued && c.frozen:
-			return fmt.Errorf("claim %s: wants %d entries, queued %t, frozen %t", c.ref, len(c.wanted), c.queued, c.frozen)
+			return fmt.Errorf("claim %s: wants %d entries, queued %t, frozen %t", c.ref(), len(c.wanted), c.queued, c.frozen)
 		case c.frozen != (len(c.wanted) > 0 && t.forbidden(c) != nil):
-			return fmt.Errorf("claim %s: frozen is %t, against the freezes", c.ref, c.frozen)
+			return fmt.Errorf("claim %s: frozen is %t, against the freezes", c.ref(), c.frozen)
 		case (len(c.held) > 0) != (c.fence > 0):
-			return fmt.Errorf("claim %s: fence %d but %d entries held", c.ref, c.fence, len(c.held))
+			return fmt.Errorf("claim %s: fence %d but %d entries held", c.ref(), c.fence, len(c.held))
 		case len(c.wanted) == 0 && c.bound != forever:
-			return fmt.Errorf("claim %s waits for nothing until %s", c.ref, c.bound)
+			return fmt.Errorf("claim %s waits for nothing until %s", c.ref(), c.bound)
 		}
-		if err := c.want.Check(); err != nil {
-			return fmt.Errorf("claim %s: %w", c.ref, err)
+		if w := c.request(); w.Check() != nil {
+			return fmt.Errorf("claim %s: %w", c.ref(), w.Check())
 		}
 	}
 	return nil
@@ -61,10 +72,10 @@ func (t *Table) checkLapses() error {
 		switch {
 		case c.lapse == nil:
 		case len(c.held) == 0 || len(c.wanted) > 0:
-			return fmt.Errorf("claim %s lapsed, and waits", c.ref)
-		case c.lapse.end <= t.now || c.due.at > c.lapse.end:
+			return fmt.Errorf("claim %s lapsed, and waits", c.ref())
+		case c.lapse.end <= t.now || c.dueAt() > c.lapse.end:
 			return fmt.Errorf("claim %s lapsed until %s, and is due at %s; it is %s",
-				c.ref, c.lapse.end, c.due.at, t.now)
+				c.ref(), c.lapse.end, c.dueAt(), t.now)
 		}
 	}
 	return nil
@@ -85,7 +96,7 @@ func (t *Table) checkNodes() error {
 		return fmt.Errorf("%d nodes for %d that are used", len(t.nodes), len(refs))
 	}
 	for path, n := range t.nodes { // order does not matter: any failure is one
-		if n.path != path || n.refs != refs[n] || n.touched != 0 {
+		if n.path != path || int(n.refs) != refs[n] || n.touched != 0 {
 			return fmt.Errorf("node %s: path %s, %d references for %d entries, touched %b", path, n.path, n.refs, refs[n],
 				n.touched)
 		}
@@ -93,10 +104,10 @@ func (t *Table) checkNodes() error {
 		for k := range kinds {
 			for p := n.held[k]; p != nil; p = p.next {
 				if p.node != n || p.kind != k || !p.in(p.claim.held) {
-					return fmt.Errorf("node %s: an entry of claim %s is listed as held %s", path, p.claim.ref, k)
+					return fmt.Errorf("node %s: an entry of claim %s is listed as held %s", path, p.claim.ref(), k)
 				}
 				listed[p] = true
-				units += p.units
+				units += p.units()
 			}
 		}
 		if units != n.units {
@@ -109,12 +120,12 @@ func (t *Table) checkNodes() error {
 	for _, c := range t.everyClaim() {
 		for i := range c.held {
 			if !listed[&c.held[i]] {
-				return fmt.Errorf("claim %s holds %s unlisted", c.ref, c.held[i].node.path)
+				return fmt.Errorf("claim %s holds %s unlisted", c.ref(), c.held[i].node.path)
 			}
 		}
 		for i := range c.wanted {
 			if c.queued != listed[&c.wanted[i]] {
-				return fmt.Errorf("claim %s: queued %t, but listed at %s %t", c.ref, c.queued, c.wanted[i].node.path, !c.queued)
+				return fmt.Errorf("claim %s: queued %t, but listed at %s %t", c.ref(), c.queued, c.wanted[i].node.path, !c.queued)
 			}
 		}
 	}
@@ -137,11 +148,11 @@ func (n *node) checkQueues(listed map[*entry]bool) error {
 		listed[p] = true
 		switch {
 		case p.node != n || !p.in(p.claim.wanted):
-			err = fmt.Errorf("node %s: an entry of claim %s is queued but not wanted here", n.path, p.claim.ref)
+			err = fmt.Errorf("node %s: an entry of claim %s is queued but not wanted here", n.path, p.claim.ref())
 		case p.next != nil && p.next.claim != p.claim && !p.claim.before(p.next.claim):
-			err = fmt.Errorf("node %s: claim %s is queued before %s", n.path, p.claim.ref, p.next.claim.ref)
+			err = fmt.Errorf("node %s: claim %s is queued before %s", n.path, p.claim.ref(), p.next.claim.ref())
 		case p.next != nil && p.next.prev != p:
-			err = fmt.Errorf("node %s: the queue is broken behind claim %s", n.path, p.claim.ref)
+			err = fmt.Errorf("node %s: the queue is broken behind claim %s", n.path, p.claim.ref())
 		}
 		return err == nil
 	})
@@ -157,26 +168,26 @@ func (t *Table) checkExclusion() error {
 		for k := range kinds {
 			for p := n.held[k]; p != nil; p = p.next {
 				if n.heldAgainst(conflicts[k], p.claim) {
-					return fmt.Errorf("%s: claim %s holds %s against an incompatible hold", path, p.claim.ref, k)
+					return fmt.Errorf("%s: claim %s holds %s against an incompatible hold", path, p.claim.ref(), k)
 				}
-				highest = max(highest, p.limit)
+				highest = max(highest, p.limit())
 			}
 		}
 		if n.units > highest {
 			return fmt.Errorf("%s: %d units are held, more than the highest limit, %d", path, n.units, highest)
 		}
 		for p := n.held[kindP]; p != nil; p = p.next {
-			for _, g := range p.claim.grants {
+			for _, g := range p.claim.grants() {
 				if g.Path != path {
 					continue
 				}
 				if g.InUse > g.Limit || g.InUse < g.Units || (g.Slot > 0) != (g.Units == 1) || g.Slot > g.Limit {
-					return fmt.Errorf("%s: claim %s was granted %+v", path, p.claim.ref, g)
+					return fmt.Errorf("%s: claim %s was granted %+v", path, p.claim.ref(), g)
 				}
 				if other, twice := slotted[g.Slot]; twice && g.Slot > 0 {
-					return fmt.Errorf("%s: slot %d is held by %s and %s", path, g.Slot, other, p.claim.ref)
+					return fmt.Errorf("%s: slot %d is held by %s and %s", path, g.Slot, other, p.claim.ref())
 				}
-				slotted[g.Slot] = p.claim.ref
+				slotted[g.Slot] = p.claim.ref()
 			}
 		}
 	}
@@ -189,10 +200,10 @@ func (t *Table) checkFences() error {
 	fences, tickets := make(map[uint64]bool), make(map[uint64]bool)
 	for _, c := range t.everyClaim() {
 		if fences[c.fence] && c.fence > 0 || c.fence > t.fences {
-			return fmt.Errorf("claim %s: fence %d was given twice or is above %d", c.ref, c.fence, t.fences)
+			return fmt.Errorf("claim %s: fence %d was given twice or is above %d", c.ref(), c.fence, t.fences)
 		}
 		if tickets[c.ticket] || c.ticket > t.tickets || c.change > t.changes {
-			return fmt.Errorf("claim %s: ticket %d was drawn twice, or a counter went back", c.ref, c.ticket)
+			return fmt.Errorf("claim %s: ticket %d was drawn twice, or a counter went back", c.ref(), c.ticket)
 		}
 		fences[c.fence], tickets[c.ticket] = true, true
 	}
@@ -212,7 +223,7 @@ func (t *Table) checkNesting() error {
 		if c.nested() {
 			nested++
 			if named := t.nestedIn[c.want.Inside]; c.nestedIndex >= len(named) || named[c.nestedIndex] != c {
-				return fmt.Errorf("claim %s is not among those inside %s", c.ref, c.want.Inside)
+				return fmt.Errorf("claim %s is not among those inside %s", c.ref(), c.want.Inside)
 			}
 		}
 		if c.queued && c.blocksHeld() {
@@ -244,12 +255,12 @@ func (t *Table) checkLists() error {
 			softs++
 		}
 		if thief := len(c.wanted) > 0 && c.steals(); c.isThief != thief {
-			return fmt.Errorf("claim %s: thief is %t", c.ref, c.isThief)
+			return fmt.Errorf("claim %s: thief is %t", c.ref(), c.isThief)
 		} else if thief {
 			thieves++
 		}
 		if _, listed := t.frozen[c]; c.frozen != listed {
-			return fmt.Errorf("claim %s: frozen is %t, against the list", c.ref, c.frozen)
+			return fmt.Errorf("claim %s: frozen is %t, against the list", c.ref(), c.frozen)
 		}
 		if len(c.held) > 0 && c.want.Expected > 0 {
 			announced++
@@ -309,16 +320,16 @@ func (t *Table) checkAsks() error {
 			set = t.askSet(c)
 		}
 		if len(set) != len(c.asking) {
-			return fmt.Errorf("claim %s asks %d holders, R10 says %d", c.ref, len(c.asking), len(set))
+			return fmt.Errorf("claim %s asks %d holders, R10 says %d", c.ref(), len(c.asking), len(set))
 		}
 		for _, v := range set {
 			if _, asked := c.asking[v]; !asked || !slices.ContainsFunc(v.asks, func(a ask) bool { return a.by == c }) {
-				return fmt.Errorf("claim %s does not ask %s", c.ref, v.ref)
+				return fmt.Errorf("claim %s does not ask %s", c.ref(), v.ref())
 			}
 		}
 		for i, a := range c.asks {
 			if end, asked := a.by.asking[c]; !asked || end != a.end || i > 0 && !c.asks[i-1].by.before(a.by) {
-				return fmt.Errorf("claim %s is asked by %s, which does not know, or out of order", c.ref, a.by.ref)
+				return fmt.Errorf("claim %s is asked by %s, which does not know, or out of order", c.ref(), a.by.ref())
 			}
 		}
 	}
@@ -352,10 +363,10 @@ func (t *Table) checkSchedule() error {
 func (t *Table) checkSettled() error {
 	for _, c := range t.everyClaim() {
 		if t.grantable(c) {
-			return fmt.Errorf("claim %s waits though R5 allows it", c.ref)
+			return fmt.Errorf("claim %s waits though R5 allows it", c.ref())
 		}
 		if t.hopeless(c) {
-			return fmt.Errorf("claim %s waits though it is hopeless", c.ref)
+			return fmt.Errorf("claim %s waits though it is hopeless", c.ref())
 		}
 	}
 	if t.blockingWaits > 0 {

@@ -2,6 +2,8 @@ package table
 
 import (
 	"cmp"
+	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,13 +16,17 @@ const forever = lockkeeper.Forever
 //
 // Invariants: held is empty exactly while the claim waits for its first grant. wanted is empty
 // exactly while the claim waits for nothing. Both have entries while the claim converts.
+//
+// There may be a million claims, so a claim has only what nearly each of them needs. Its targets are
+// in its entries (see targets and grants), and what few need is in its cold part.
 type claim struct {
-	ref     lockkeeper.Ref
+	id      uint64 // the session's number for it
 	session *session
-	want    lockkeeper.Want // as last accepted
-	held    []entry         // entries that it holds, in the held lists of the nodes
-	wanted  []entry         // entries that it waits for, in the queues of the nodes unless frozen
-	grants  []lockkeeper.Grant
+	want    *terms  // as last accepted, without the targets and the label
+	label   label   //
+	held    []entry // entries that it holds, in the held lists of the nodes
+	wanted  []entry // entries that it waits for, in the queues of the nodes unless frozen
+	*cold           // &plain for most claims; see own
 
 	ticket      uint64 // order in the queue (R4), also the age of a wait (R15)
 	fence       uint64 // 0 until granted
@@ -29,31 +35,177 @@ type claim struct {
 	arrived     time.Duration
 	granted     time.Duration // for the first time
 	bound       time.Duration // when its wait ends; forever if never
-	quiet       time.Duration // start of its quiet period: a conflicting hold ended, or it arrived (R9)
-	stated      time.Duration // the end in the last answer to its session (R12)
-	statedIn    uint64        // the first lease that stated it, as every answer since then; 0: no lease did
-	unackedEnd  time.Duration // the latest end that its holder may rely on, if answers got lost
+	due         *timer        // the next instant at which time changes it; nil if there was none yet; see reschedule
+	pass        uint64        // the latest value of Table.passes with which an algorithm marked it as visited
 	unconfirmed bool
 	queued      bool              // its wanted entries are in the queues of their nodes
 	frozen      bool              // a freeze forbids its targets, so it is in no queue; it is in Table.frozen
 	ended       bool              //
-	undone      lockkeeper.Reason // why the table gave up its latest conversion
+	overdue     bool              // its longest hold has passed
+	isThief     bool              // it is in Table.thieves
 	reason      lockkeeper.Reason // why it ended
-	text        string            // explains undone or reason
+
+	entryRoom [3]entry // memory for the entries of most claims
+}
+
+// terms are what a claim asks for beside its targets. They are never changed, because claims share
+// them.
+type terms struct {
+	Revision     uint64
+	Inside       lockkeeper.Ref
+	Priority     int
+	Wait         time.Duration
+	WriterPolicy lockkeeper.WriterPolicy
+	Steal        lockkeeper.Steal
+	Quiet        time.Duration
+	After        time.Duration
+	AfterTTL     int
+	MaxHold      time.Duration
+	Grace        time.Duration
+	Expected     time.Duration
+}
+
+// termsOf returns the terms of w, which are those of the latest claim of s if they are equal.
+func (s *session) termsOf(w *lockkeeper.Want) *terms {
+	if s.terms == nil || !s.terms.equal(w) {
+		s.terms = &terms{
+			Revision: w.Revision, Inside: w.Inside, Priority: w.Priority, Wait: w.Wait, WriterPolicy: w.WriterPolicy,
+			Steal: w.Steal, Quiet: w.Quiet, After: w.After, AfterTTL: w.AfterTTL, MaxHold: w.MaxHold, Grace: w.Grace,
+			Expected: w.Expected,
+		}
+	}
+	return s.terms
+}
+
+func (m *terms) equal(w *lockkeeper.Want) bool {
+	return m.Revision == w.Revision && m.Inside == w.Inside && m.Priority == w.Priority && m.Wait == w.Wait &&
+		m.WriterPolicy == w.WriterPolicy && m.Steal == w.Steal && m.Quiet == w.Quiet && m.After == w.After &&
+		m.AfterTTL == w.AfterTTL && m.MaxHold == w.MaxHold && m.Grace == w.Grace && m.Expected == w.Expected
+}
+
+// cold is the part of a claim that few claims need.
+type cold struct {
+	quietFrom  time.Duration     // start of its quiet period if not its arrival; see quiet
+	stated     time.Duration     // the end in the last answer to its session (R12)
+	statedIn   uint64            // the first lease that stated it, as every answer since then; 0: no lease did
+	unackedEnd time.Duration     // the latest end that its holder may rely on, if answers got lost
+	refused    lockkeeper.Mode   // the mode of the undone conversion, which its request still has; 0: none
+	undone     lockkeeper.Reason // why the table gave up its latest conversion
+	text       string            // explains undone or reason
+	permits    []lockkeeper.Grant
 
 	asking   map[*claim]time.Duration // end of each ask, by the holder asked; each holder has it in asks
 	asks     []ask                    // claims that ask it to yield, in the order of R4
-	overdue  bool                     // its longest hold has passed
 	operator *operatorAsk             // set from its revocation until the revocation's end
 	lapse    *lapse                   // set when it has lapsed
 
-	tomb        *tombstone // set when it ended
-	due         timer      // the next instant at which time changes it; see reschedule
-	pass        uint64     // the latest value of Table.passes with which an algorithm marked it as visited
-	nestedIndex int        // its index in its list in Table.nestedIn, if it is nested (R15)
-	isThief     bool       // it is in Table.thieves
+	nestedIndex int // its index in its list in Table.nestedIn, if it is nested (R15)
+}
 
-	entryRoom [3]entry // memory for the entries of most claims
+// noTerms are those of a freeze.
+var noTerms terms
+
+const unset time.Duration = -1
+
+// plain is the cold part of claims that need none. All tables share it, so nobody may change it.
+var plain = cold{quietFrom: unset, stated: forever, unackedEnd: forever}
+
+// own returns c's cold part for a change; c gets one of its own if it has none.
+func (c *claim) own() *cold {
+	if c.cold == &plain {
+		c.cold = new(cold)
+		*c.cold = plain
+	}
+	return c.cold
+}
+
+// quiet returns the start of c's quiet period: a conflicting hold ended, or c arrived (R9).
+func (c *claim) quiet() time.Duration {
+	if c.quietFrom == unset {
+		return c.arrived
+	}
+	return c.quietFrom
+}
+
+// setUndone records why the table gave up c's latest conversion; NoReason if it did not.
+func (c *claim) setUndone(reason lockkeeper.Reason, text string) {
+	if c.undone != reason || c.text != text {
+		own := c.own()
+		own.undone, own.text = reason, text
+	}
+}
+
+func (c *claim) ref() lockkeeper.Ref { return lockkeeper.Ref{Session: c.session.id, ID: c.id} }
+
+// targets yields c's targets as last accepted, in the order of the request.
+func (c *claim) targets() iter.Seq[lockkeeper.Target] {
+	return func(yield func(lockkeeper.Target) bool) {
+		entries := c.wanted
+		if len(entries) == 0 {
+			entries = c.held
+		}
+		for i := range entries {
+			if p := &entries[i]; p.kind.ofTarget() {
+				target := p.target()
+				if c.refused != 0 {
+					target.Mode = c.refused
+				}
+				if !yield(target) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// several reports whether c has more than one target.
+func (c *claim) several() bool {
+	n := 0
+	for i := range c.wanted {
+		if c.wanted[i].kind.ofTarget() {
+			n++
+		}
+	}
+	for i := range c.held {
+		if c.held[i].kind.ofTarget() && len(c.wanted) == 0 {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// request returns c's request as last accepted.
+func (c *claim) request() lockkeeper.Want {
+	m := c.want
+	return lockkeeper.Want{
+		ID: c.id, Revision: m.Revision, Inside: m.Inside, Targets: slices.Collect(c.targets()), Priority: m.Priority,
+		Wait: m.Wait, WriterPolicy: m.WriterPolicy, Quiet: m.Quiet, Steal: m.Steal, After: m.After, AfterTTL: m.AfterTTL,
+		MaxHold: m.MaxHold, Grace: m.Grace, Expected: m.Expected, Label: c.label.unpack(),
+	}
+}
+
+// grants returns what c holds, or waits for if it holds nothing.
+func (c *claim) grants() []lockkeeper.Grant {
+	if c.permits != nil {
+		return c.permits
+	}
+	entries := c.held
+	if len(entries) == 0 {
+		entries = c.wanted
+	}
+	n := 0
+	for i := range entries {
+		if entries[i].kind.ofTarget() {
+			n++
+		}
+	}
+	grants := make([]lockkeeper.Grant, 0, n)
+	for i := range entries {
+		if entries[i].kind.ofTarget() {
+			grants = append(grants, lockkeeper.Grant{Target: entries[i].target()})
+		}
+	}
+	return grants
 }
 
 // An ask is one live request to yield (R10).
@@ -108,7 +260,10 @@ func (c *claim) compare(d *claim) int {
 	if o := cmp.Compare(c.ticket, d.ticket); o != 0 {
 		return o
 	}
-	return compareRefs(c.ref, d.ref)
+	if o := strings.Compare(c.session.id, d.session.id); o != 0 {
+		return o
+	}
+	return cmp.Compare(c.id, d.id)
 }
 
 func (c *claim) before(d *claim) bool { return c.compare(d) < 0 }
@@ -156,47 +311,4 @@ func (c *claim) announcedEnd() time.Duration {
 		return 0
 	}
 	return min(c.granted+c.want.Expected, c.enforcedEnd())
-}
-
-// A session is the unit of liveness (R11).
-type session struct {
-	id         string
-	label      lockkeeper.Label
-	ttl        time.Duration
-	epoch      uint64
-	deadline   time.Duration // forever for TTL 0
-	promise    time.Duration // the deadline that its last lease stated (R12)
-	resumed    bool          // a client attached it since the last restart (R19)
-	leases     uint64        // the number of the latest lease
-	acked      uint64        // the latest lease that it acknowledged; 0: none
-	lowestOpen uint64        // its client starts no claim with an id below this (R16)
-	claims     map[uint64]*claim
-	ended      map[uint64]*tombstone
-	endings    []*tombstone // the tombstones in ended, ordered by end; may have forgotten ones
-	idle       int          // number of endings that the table forgot early
-	due        timer
-}
-
-// A tombstone remembers an ended claim, so that the table answers a late repetition of the request
-// and never grants it again (R16).
-type tombstone struct {
-	ref          lockkeeper.Ref
-	inside       lockkeeper.Ref
-	at           time.Duration
-	forget       time.Duration // when the table forgets it
-	revision     uint64
-	change       uint64
-	fence        uint64
-	reason       lockkeeper.Reason
-	text         string
-	grants       []lockkeeper.Grant
-	label        lockkeeper.Label
-	priority     int
-	thawed       bool                 // it stands for an ended freeze, not for a claim
-	acked        bool                 // its session knows of the end: it ended the claim, or its first answer said so
-	kept         bool                 // it is needed after the step in which the claim ended
-	unackedUntil time.Duration        // until then its holder may believe that it still holds (R12); 0: it knows
-	blockers     []lockkeeper.Blocker // of a refused claim: the claims and freezes that blocked it
-	position     int                  // of a timed-out claim: its position in the queue
-	eta          time.Duration        // of a timed-out claim: the estimated rest of its wait; 0 if unknown
 }

@@ -40,9 +40,9 @@ func (t *Table) clone() *Table {
 		*d = *c
 		twins[c] = d
 		d.session = u.sessions[c.session.id]
-		d.due = timer{at: forever, claim: d}
+		d.due = nil
 		d.held, d.wanted = u.clonePlaces(d, c.held), u.clonePlaces(d, c.wanted)
-		d.asking, d.asks = nil, slices.Clone(c.asks)
+		d.cold = c.cold.clone()
 		for v, end := range c.asking { // order does not matter: a copy
 			d.askFor(twin(v), end)
 		}
@@ -50,7 +50,7 @@ func (t *Table) clone() *Table {
 		for i, a := range d.asks {
 			d.asks[i].by = twin(a.by)
 		}
-		u.schedule.set(&d.due, c.due.at)
+		u.setDue(d, c.dueAt())
 		return d
 	}
 	for id, s := range t.sessions { // order does not matter: a copy
@@ -78,6 +78,16 @@ func (t *Table) clone() *Table {
 	return u
 }
 
+// clone copies c, but not asking.
+func (c *cold) clone() *cold {
+	if c == &plain {
+		return c
+	}
+	copied := *c
+	copied.asking, copied.asks = nil, slices.Clone(c.asks)
+	return &copied
+}
+
 func (t *Table) clonePlaces(c *claim, places []entry) []entry {
 	if len(places) == 0 {
 		return nil
@@ -90,7 +100,7 @@ func (t *Table) clonePlaces(c *claim, places []entry) []entry {
 			t.nodes[p.node.path] = n
 		}
 		n.refs++
-		twins[i] = entry{claim: c, node: n, kind: p.kind, units: p.units, limit: p.limit}
+		twins[i] = entry{claim: c, node: n, kind: p.kind, permits: p.permits, most: p.most}
 	}
 	return twins
 }
@@ -114,7 +124,9 @@ func (t *Table) cloneLists(twin, n *node, twins map[*claim]*claim) {
 			twin.hold(find(twins[p.claim].held, p))
 		}
 	}
-	twin.slots = slots{taken: slices.Clone(n.slots.taken), low: n.slots.low}
+	if n.slots != nil {
+		twin.slots = &slots{taken: slices.Clone(n.slots.taken), low: n.slots.low}
+	}
 	if n.waiters == nil {
 		return
 	}

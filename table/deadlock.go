@@ -12,7 +12,7 @@ import (
 // nest adds c to the claims made in the same hold.
 func (t *Table) nest(c *claim) {
 	if c.nested() {
-		c.nestedIndex = len(t.nestedIn[c.want.Inside])
+		c.own().nestedIndex = len(t.nestedIn[c.want.Inside])
 		t.nestedIn[c.want.Inside] = append(t.nestedIn[c.want.Inside], c)
 	}
 }
@@ -25,7 +25,7 @@ func (t *Table) unnest(c *claim) {
 	siblings := t.nestedIn[c.want.Inside]
 	last := len(siblings) - 1
 	siblings[c.nestedIndex] = siblings[last]
-	siblings[c.nestedIndex].nestedIndex = c.nestedIndex
+	siblings[c.nestedIndex].own().nestedIndex = c.nestedIndex
 	siblings[last] = nil
 	if t.nestedIn[c.want.Inside] = siblings[:last]; last == 0 {
 		delete(t.nestedIn, c.want.Inside)
@@ -63,7 +63,7 @@ func (t *Table) waitMayDeadlock(c *claim) bool {
 	if t.blockingWaits == 0 {
 		return false
 	}
-	return c.blocksHeld() || len(t.nestedIn[c.ref]) > 0 ||
+	return c.blocksHeld() || len(t.nestedIn[c.ref()]) > 0 ||
 		slices.ContainsFunc(c.wanted, func(p entry) bool { return p.node.waiters.behind(c) })
 }
 
@@ -77,7 +77,7 @@ func (t *Table) endMayDeadlock() bool {
 // mayAffectDeadlock reports whether the start or end of c may complete a deadlock. It can't if c is
 // inside no claim, no claim is inside c, and no waiting entry conflicts with c.
 func (t *Table) mayAffectDeadlock(c *claim) bool {
-	if c.nested() || len(t.nestedIn[c.ref]) > 0 {
+	if c.nested() || len(t.nestedIn[c.ref()]) > 0 {
 		return true
 	}
 	meets := func(p entry) bool { return p.node.waiters != nil && p.node.waiters.meets(against(p.kind), c) }
@@ -105,7 +105,7 @@ func (t *Table) refuseDeadlock() bool {
 			youngest = c
 		}
 	}
-	c := t.sessions[youngest.ref.Session].claims[youngest.ref.ID]
+	c := t.sessions[youngest.session.id].claims[youngest.id]
 	t.giveUp(c, lockkeeper.Deadlock, simulated.describeDeadlock(set))
 	return true
 }
@@ -163,24 +163,30 @@ func (t *Table) resetScratch() {
 
 // addCopy adds a copy of c to the scratch copy t. It leaves out waits that a freeze forbids.
 func (t *Table) addCopy(c *claim) {
-	s := t.sessions[c.ref.Session]
+	s := t.sessions[c.session.id]
 	if c.frozen && c.waiting() {
 		return
 	}
 	d := t.newClaim()
-	d.ref, d.session, d.want, d.ticket, d.fence, d.grants, d.bound = c.ref, s, c.want, c.ticket, c.fence, c.grants, forever
-	d.want.Quiet, d.want.Steal, d.want.Expected, d.want.MaxHold = 0, lockkeeper.NoSteal, 0, 0
-	d.due.claim, d.due.at = d, forever
-	s.claims[d.ref.ID] = d
+	d.id, d.session, d.want, d.label, d.ticket, d.fence, d.bound = c.id, s, c.want, c.label, c.ticket, c.fence, forever
+	if d.want.Quiet > 0 || d.want.Steal != lockkeeper.NoSteal || d.want.Expected > 0 || d.want.MaxHold > 0 {
+		calm := *d.want
+		calm.Quiet, calm.Steal, calm.Expected, calm.MaxHold = 0, lockkeeper.NoSteal, 0, 0
+		d.want = &calm
+	}
+	if c.permits != nil {
+		d.own().permits = c.permits
+	}
+	s.claims[d.id] = d
 	t.nest(d)
 	d.held = t.copyEntries(d, c.held, d.entryRoom[:0])
 	for i := range d.held {
 		d.held[i].node.hold(&d.held[i])
 	}
 	if c.frozen || len(c.wanted) == 0 {
-		for i := range d.grants {
-			if slot := d.grants[i].Slot; slot > 0 {
-				t.nodes[d.grants[i].Path].slots.occupy(slot)
+		for i := range d.permits {
+			if slot := d.permits[i].Slot; slot > 0 {
+				t.nodes[d.permits[i].Path].needSlots().occupy(slot)
 			}
 		}
 		return
@@ -196,7 +202,7 @@ func (t *Table) addCopy(c *claim) {
 // copyEntries copies the entries of another claim for d.
 func (t *Table) copyEntries(d *claim, entries, room []entry) []entry {
 	for _, p := range entries {
-		room = append(room, entry{claim: d, node: t.node(p.node.path), kind: p.kind, units: p.units, limit: p.limit})
+		room = append(room, entry{claim: d, node: t.node(p.node.path), kind: p.kind, permits: p.permits, most: p.most})
 	}
 	return room
 }
@@ -306,12 +312,12 @@ func (t *Table) chain(c *claim) string {
 // name describes c for people by its owner and note, if it has them, and its ref:
 // "ci-17 (load test, k3v9.1)".
 func (c *claim) name() string {
-	l := c.want.Label
+	l := c.label.unpack()
 	switch {
 	case l.As != "" && l.Note != "":
-		return fmt.Sprintf("%s (%s, %s)", l.As, l.Note, c.ref)
+		return fmt.Sprintf("%s (%s, %s)", l.As, l.Note, c.ref())
 	case l.As+l.Note != "":
-		return fmt.Sprintf("%s (%s)", l.As+l.Note, c.ref)
+		return fmt.Sprintf("%s (%s)", l.As+l.Note, c.ref())
 	}
-	return c.ref.String()
+	return c.ref().String()
 }

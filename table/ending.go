@@ -18,10 +18,11 @@ func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombs
 		t.recordHoldTime(c, reason)
 	}
 	t.deadlockSuspected = t.deadlockSuspected || t.endMayDeadlock() && t.mayAffectDeadlock(c)
+	tomb := t.tombOf(c)
 	t.unlink(c, true)
-	c.ended, c.reason, c.text = true, reason, text
+	c.ended, c.reason = true, reason
 	t.recordChange(c, Ended, reason)
-	return t.recordEnd(c)
+	return t.recordEnd(c, tomb, text)
 }
 
 // unlink removes c from its session, the nodes, the schedule and the lists, but not from the asks.
@@ -41,27 +42,30 @@ func (t *Table) unlink(c *claim, ends bool) {
 		t.dropHeld(c, ends)
 	}
 	t.unnest(c)
-	t.schedule.set(&c.due, forever)
-	delete(c.session.claims, c.ref.ID)
-	t.markThievesInside(c.ref)
+	t.setDue(c, forever)
+	delete(c.session.claims, c.id)
+	t.markThievesInside(c.ref())
 }
 
 // giveUp ends c's wait: a waiting claim ends, a conversion is undone (R14).
 func (t *Table) giveUp(c *claim, reason lockkeeper.Reason, text string) {
 	if c.waiting() {
-		evidence := tombstone{blockers: t.blockers(c)}
+		evidence := ended{blockers: t.blockers(c)}
 		if reason == lockkeeper.TimedOut {
 			evidence.position, evidence.eta = t.positionOf(c), t.estimate(c)
 		}
-		tomb := t.endClaim(c, reason, text)
-		tomb.blockers, tomb.position, tomb.eta = evidence.blockers, evidence.position, evidence.eta
+		own := t.endClaim(c, reason, text).own()
+		own.blockers, own.position, own.eta = evidence.blockers, evidence.position, evidence.eta
 		return
 	}
 	t.stopStealing(c)
 	t.stopWaiting(c, true)
+	mode := c.wanted[len(c.wanted)-1].kind.mode()
 	t.unwant(c)
 	t.deadlockSuspected = t.deadlockSuspected || t.endMayDeadlock()
-	c.bound, c.undone, c.text = forever, reason, text
+	c.bound = forever
+	c.setUndone(reason, text)
+	c.own().refused = mode
 	t.recordChange(c, Undone, reason)
 	t.reschedule(c)
 }
@@ -76,7 +80,7 @@ func (t *Table) endForced(c *claim, reason lockkeeper.Reason, by lockkeeper.Labe
 	held := len(c.held) > 0
 	tomb := t.endClaim(c, reason, words(by))
 	if held && until > t.now {
-		tomb.unackedUntil, tomb.kept = until, true
+		tomb.own().unackedUntil, tomb.kept = until, true
 		t.addUnacked(tomb)
 	}
 }
@@ -84,26 +88,43 @@ func (t *Table) endForced(c *claim, reason lockkeeper.Reason, by lockkeeper.Labe
 // words returns the text of an end: the name and the note of by.
 func words(by lockkeeper.Label) string { return (&lockkeeper.Asked{Label: by}).Words() }
 
-// recordEnd remembers c, which ended, for one TTL of its session (R16).
-func (t *Table) recordEnd(c *claim) *tombstone {
+// tombOf makes the tombstone of c, which is about to end.
+func (t *Table) tombOf(c *claim) *tombstone {
 	tomb := t.newTombstone()
-	*tomb = tombstone{
-		ref:      c.ref,
-		inside:   c.want.Inside,
-		at:       t.now,
-		revision: c.want.Revision,
-		change:   c.change,
-		fence:    c.fence,
-		reason:   c.reason,
-		text:     c.text, grants: c.grants, label: c.want.Label, priority: c.want.Priority,
-		acked: bySession(c.reason),
+	tomb.id, tomb.session, tomb.want, tomb.label = c.id, c.session, c.want, c.label
+	entries := c.held
+	if len(entries) == 0 {
+		entries = c.wanted
 	}
-	c.tomb = tomb
+	if last := &entries[len(entries)-1]; last.kind != kindP && !c.several() {
+		tomb.path, tomb.mode = last.node.path, last.kind.mode()
+	} else {
+		tomb.setGrants(c.grants())
+	}
+	return tomb
+}
+
+// recordEnd remembers c, which ended, for one TTL of its session (R16).
+func (t *Table) recordEnd(c *claim, tomb *tombstone, text string) *tombstone {
+	tomb.at, tomb.change, tomb.fence, tomb.reason, tomb.acked = t.now, c.change, c.fence, c.reason, bySession(c.reason)
+	if text != "" {
+		tomb.own().text = text
+	}
 	t.endedRoom = append(t.endedRoom, c)
 	t.endedClaims = append(t.endedClaims, tomb)
 	t.retain(c.session, tomb)
 	t.markEnded(tomb)
 	return tomb
+}
+
+// tomb returns the tombstone of c, which ended in this step. It is the last one for c's id: another
+// claim with that id, which the table does not remember, may have ended before in the same step.
+func (t *Table) tomb(c *claim) *tombstone {
+	for i := len(t.endedClaims) - 1; ; i-- {
+		if tomb := t.endedClaims[i]; tomb.id == c.id && tomb.session == c.session {
+			return tomb
+		}
+	}
 }
 
 // bySession reports whether r means that the claim's own session ended it.
@@ -114,7 +135,7 @@ func bySession(r lockkeeper.Reason) bool {
 // retain keeps a tombstone for one TTL. It does not keep it for a session without a TTL, which has
 // no lost answers, or for a session that knows of the end and never sends that id again.
 func (t *Table) retain(s *session, tomb *tombstone) {
-	if s.ttl == 0 || tomb.acked && tomb.ref.ID < s.lowestOpen {
+	if s.ttl == 0 || tomb.acked && tomb.id < s.lowestOpen {
 		return
 	}
 	tomb.forget = tomb.at + s.ttl
@@ -126,7 +147,7 @@ func (s *session) remember(tomb *tombstone) {
 	if s.ended == nil {
 		s.ended = make(map[uint64]*tombstone)
 	}
-	s.ended[tomb.ref.ID] = tomb
+	s.ended[tomb.id] = tomb
 	s.endings = append(s.endings, tomb)
 }
 
@@ -165,7 +186,7 @@ func (s *session) dropIdle(now time.Duration) {
 // forgetKnown forgets an end of which its session knows; tomb may be nil.
 func (t *Table) forgetKnown(s *session, tomb *tombstone) {
 	if tomb != nil && tomb.acked {
-		delete(s.ended, tomb.ref.ID)
+		delete(s.ended, tomb.id)
 		tomb.forget = t.now
 		s.idle++
 	}
@@ -187,8 +208,8 @@ func (t *Table) remembered(s *session, id uint64) *tombstone {
 func (t *Table) forget(s *session) {
 	n := 0
 	for n < len(s.endings) && s.endings[n].forget <= t.now {
-		if s.ended[s.endings[n].ref.ID] == s.endings[n] {
-			delete(s.ended, s.endings[n].ref.ID)
+		if s.ended[s.endings[n].id] == s.endings[n] {
+			delete(s.ended, s.endings[n].id)
 		}
 		n++
 	}

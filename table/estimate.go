@@ -60,7 +60,7 @@ func (p *entry) queuesAhead() iter.Seq[*queue] {
 		}
 		for i := range l.permits {
 			q := &l.permits[i]
-			counts := conflicts[p.kind].has(kindP) || p.kind == kindP && q.limit >= p.limit
+			counts := conflicts[p.kind].has(kindP) || p.kind == kindP && q.limit >= p.limit()
 			if q.head != nil && counts && !yield(&q.queue) {
 				return
 			}
@@ -105,16 +105,19 @@ func (t *Table) estimate(c *claim) time.Duration {
 }
 
 func (c *claim) permitsOnly() bool {
-	return !slices.ContainsFunc(c.want.Targets, func(target lockkeeper.Target) bool {
-		return target.Mode != lockkeeper.ModePermits
-	})
+	for target := range c.targets() {
+		if target.Mode != lockkeeper.ModePermits {
+			return false
+		}
+	}
+	return true
 }
 
 // share returns length*units/limit of the target of c for which that is most, rounded up: a claim
 // with a quarter of the permits delays other claims a quarter of its length. c wants only permits.
 func (c *claim) share(length time.Duration) time.Duration {
 	most := time.Duration(0)
-	for _, target := range c.want.Targets {
+	for target := range c.targets() {
 		units, limit := time.Duration(target.Units), time.Duration(target.Limit)
 		most = max(most, length/limit*units+(length%limit*units+limit-1)/limit) // written so that it can't overflow
 	}
@@ -123,8 +126,8 @@ func (c *claim) share(length time.Duration) time.Duration {
 
 // clashes reports whether two targets of c and d have incompatible kinds.
 func (c *claim) clashes(d *claim) bool {
-	for _, a := range c.want.Targets {
-		for _, b := range d.want.Targets {
+	for a := range c.targets() {
+		for b := range d.targets() {
 			if incompatible(a, b) {
 				return true
 			}
@@ -156,7 +159,7 @@ func (t *Table) remaining(c *claim) time.Duration {
 				}
 			}
 		}
-		if missing := p.node.units + p.units - p.limit; p.kind == kindP && missing > 0 {
+		if missing := p.node.units + p.units() - p.limit(); p.kind == kindP && missing > 0 {
 			if longest = max(longest, t.freedAfter(p, missing, seen)); longest == forever {
 				return forever
 			}
@@ -177,7 +180,7 @@ func (t *Table) freedAfter(p *entry, missing int, seen func(*claim) bool) time.D
 		if !seen(h.claim) {
 			return forever
 		}
-		parts = append(parts, part{t.timeLeft(h.claim), h.units})
+		parts = append(parts, part{t.timeLeft(h.claim), h.units()})
 	}
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.left, b.left) })
 	for _, part := range parts {

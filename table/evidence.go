@@ -61,7 +61,7 @@ func (t *Table) blockers(c *claim) []lockkeeper.Blocker {
 
 // freezesAgainst returns the freezes that forbid c, sorted by path, at most MaxBlockers.
 func (t *Table) freezesAgainst(c *claim) []*freeze {
-	fs := slices.Collect(t.freezes.forbidding(c.want.Targets))
+	fs := slices.Collect(t.freezes.forbidding(c))
 	slices.SortFunc(fs, func(a, b *freeze) int { return strings.Compare(string(a.path), string(b.path)) })
 	fs = slices.Compact(fs)
 	return fs[:min(len(fs), lockkeeper.MaxBlockers)]
@@ -70,8 +70,8 @@ func (t *Table) freezesAgainst(c *claim) []*freeze {
 func (t *Table) blocker(c, d *claim, p *entry, why lockkeeper.WaitReason) lockkeeper.Blocker {
 	target := d.targetAt(p.node.path)
 	b := lockkeeper.Blocker{
-		Ref: d.ref, Why: why, Path: target.Path, Mode: target.Mode, Units: target.Units,
-		Age: t.now - d.arrived, Label: d.want.Label,
+		Ref: d.ref(), Why: why, Path: target.Path, Mode: target.Mode, Units: target.Units,
+		Age: t.now - d.arrived, Label: d.label.unpack(),
 	}
 	if why == lockkeeper.HeldBy {
 		b.Age = t.now - d.granted
@@ -93,7 +93,7 @@ func (t *Table) blocker(c, d *claim, p *entry, why lockkeeper.WaitReason) lockke
 
 // targetAt returns the target of c for which it has an entry at path.
 func (c *claim) targetAt(path lockkeeper.Path) lockkeeper.Target {
-	for _, g := range c.grants {
+	for _, g := range c.grants() {
 		if path.Covers(g.Path) {
 			return g.Target
 		}
@@ -109,14 +109,14 @@ func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 		against := conflicts[p.kind]
 		held = held || p.node.heldAgainst(against, c)
 		behind = behind || p.node.waiters != nil && p.node.waiters.waitsFor(against, c)
-		if p.kind == kindP && p.node.units+p.units > p.limit {
+		if p.kind == kindP && p.node.units+p.units() > p.limit() {
 			limit = true
 		} else if p.kind == kindP && !p.fits() {
 			behind = true
 		}
 	}
 	quiet := !held && !behind && !limit && !c.frozen && c.session.resumed &&
-		c.soft() && c.want.Quiet > 0 && c.quiet+c.want.Quiet > t.now
+		c.soft() && c.want.Quiet > 0 && c.quiet()+c.want.Quiet > t.now
 	var all []lockkeeper.WaitReason
 	for _, why := range [...]struct {
 		holds  bool
@@ -141,7 +141,7 @@ func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 // no claim can be in two of these queues, it adds c's ranks in them. The rank of a claim that has
 // just arrived is cheap, however long the queue is.
 func (t *Table) positionOf(c *claim) int {
-	position, several := 1, len(c.want.Targets) > 1
+	position, several := 1, c.several()
 	for i := range c.wanted {
 		for q := range c.wanted[i].queuesAhead() {
 			several = several || q.several > 0

@@ -114,7 +114,7 @@ func (t *Table) allows(m move) bool {
 	old := t.sessions[string(rune('a'+m.session))].claims[uint64(m.path)+1]
 	switch m.verb {
 	case convert:
-		return old != nil && !old.waiting() && old.want.Targets[0].Mode != lockkeeper.ModePermits
+		return old != nil && !old.waiting() && old.modes()[0] != lockkeeper.ModePermits
 	case release:
 		return old != nil
 	}
@@ -137,7 +137,7 @@ func (t *Table) do(m move) {
 	case steal:
 		c.Want.Steal, c.Want.Priority = lockkeeper.Ask, 1
 	case convert:
-		c.Want = s.claims[id].want
+		c.Want = s.claims[id].request()
 		c.Want.Revision++
 		if s.claims[id].modes()[0] == lockkeeper.ModeExclusive {
 			target.Mode = lockkeeper.ModeShared
@@ -268,12 +268,13 @@ func (t *Table) fingerprint(seed maphash.Seed) uint64 {
 		return r
 	}
 	for _, c := range claims {
-		b = append(b, c.ref.Session...)
-		b = append(b, byte(c.ref.ID), byte(len(c.held)), byte(len(c.wanted)), byte(c.want.Priority), byte(c.want.Steal),
+		b = append(b, c.session.id...)
+		b = append(b, byte(c.id), byte(len(c.held)), byte(len(c.wanted)), byte(c.want.Priority), byte(c.want.Steal),
 			byte(c.undone), byte(len(c.asks)))
 		b = append(b, rank(func(c *claim) uint64 { return c.ticket }, c), rank(func(c *claim) uint64 { return c.fence }, c))
-		for i, g := range c.grants {
-			b = append(b, byte(g.Mode), byte(c.want.Targets[i].Mode), byte(g.Limit), byte(g.InUse), byte(g.Slot))
+		targets := c.request().Targets
+		for i, g := range c.grants() {
+			b = append(b, byte(g.Mode), byte(targets[i].Mode), byte(g.Limit), byte(g.InUse), byte(g.Slot))
 		}
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(b)))
 	}

@@ -23,7 +23,7 @@ const (
 func fewestUnits(holders []*entry, missing int) (chosen []*entry, steps int) {
 	all := 0
 	for _, h := range holders {
-		all += h.units
+		all += h.units()
 	}
 	if all < missing {
 		return nil, 0
@@ -40,7 +40,7 @@ func fewestUnits(holders []*entry, missing int) (chosen []*entry, steps int) {
 	for i := len(holders) - 1; i >= 0; i-- {
 		for k, sum := range sums { // least is still that of holder i+1 for larger sums
 			steps++
-			with := sum + holders[i].units
+			with := sum + holders[i].units()
 			if with < missing {
 				next, _ := slices.BinarySearch(sums, with)
 				if next == len(sums) || sums[next] != with {
@@ -60,7 +60,7 @@ func fewestUnits(holders []*entry, missing int) (chosen []*entry, steps int) {
 			continue
 		}
 		chosen = append(chosen, h)
-		if sum += h.units; sum >= missing {
+		if sum += h.units(); sum >= missing {
 			break
 		}
 		k, _ = slices.BinarySearch(sums, sum)
@@ -77,8 +77,8 @@ func sumsBelow(holders []*entry, missing int) (sums []int, steps int) {
 	sums = append(make([]int, 0, 2*mostSums), 0)
 	for _, h := range holders {
 		for _, sum := range sums {
-			if steps++; sum+h.units < missing {
-				sums = append(sums, sum+h.units)
+			if steps++; sum+h.units() < missing {
+				sums = append(sums, sum+h.units())
 			}
 		}
 		slices.Sort(sums)
@@ -92,7 +92,7 @@ func sumsBelow(holders []*entry, missing int) (sums []int, steps int) {
 // inOrder chooses holders in the order given until they have enough units.
 func inOrder(holders []*entry, missing int) []*entry {
 	for i, h := range holders {
-		if missing -= h.units; missing <= 0 {
+		if missing -= h.units(); missing <= 0 {
 			return holders[:i+1]
 		}
 	}

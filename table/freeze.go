@@ -59,9 +59,9 @@ func (fs *freezes) remove(f *freeze) {
 	}
 }
 
-// forbidding yields the freezes that block a claim with these targets, as an exclusive hold of the
+// forbidding yields the freezes that block c, as an exclusive hold of the
 // freeze's path would, some more than once. It visits no other freezes.
-func (fs *freezes) forbidding(targets []lockkeeper.Target) iter.Seq[*freeze] {
+func (fs *freezes) forbidding(c *claim) iter.Seq[*freeze] {
 	return func(yield func(*freeze) bool) {
 		if len(fs.all) == 0 {
 			return
@@ -69,7 +69,7 @@ func (fs *freezes) forbidding(targets []lockkeeper.Target) iter.Seq[*freeze] {
 		if f := fs.on(lockkeeper.Root); f != nil && !yield(f) {
 			return
 		}
-		for _, target := range targets {
+		for target := range c.targets() {
 			for path := range target.Path.Ancestors() {
 				if f := fs.on(path); f != nil && !yield(f) {
 					return
@@ -94,7 +94,7 @@ func (fs *freezes) forbidding(targets []lockkeeper.Target) iter.Seq[*freeze] {
 // forbidden returns the freeze that forbids c for longest; nil if none does.
 func (t *Table) forbidden(c *claim) *freeze {
 	var longest *freeze
-	for f := range t.freezes.forbidding(c.want.Targets) {
+	for f := range t.freezes.forbidding(c) {
 		if t.work++; longest == nil || f.until > longest.until {
 			longest = f
 		}
@@ -123,9 +123,10 @@ func (t *Table) thaw(f *freeze, reason lockkeeper.Reason) {
 	if s := t.sessions[f.by.Session]; s != nil && t.freezes.by[f.by] == 0 {
 		t.changes++
 		tomb := &tombstone{
-			ref: f.by, thawed: true, at: t.now, change: t.changes, reason: reason, label: f.Label,
-			grants: freezeGrants(f),
+			id: f.by.ID, session: s, want: &noTerms, thawed: true, at: t.now, change: t.changes, reason: reason,
+			label: pack(&f.Label), ended: &plainEnd,
 		}
+		tomb.setGrants(freezeGrants(f))
 		t.retain(s, tomb)
 		t.markEnded(tomb)
 	}

@@ -41,7 +41,7 @@ func (t *Table) grantable(c *claim) bool {
 	if len(c.wanted) == 0 || c.frozen || !c.session.resumed || !t.compatible(c) {
 		return false
 	}
-	return !c.soft() || c.quiet+c.want.Quiet <= t.now
+	return !c.soft() || c.quiet()+c.want.Quiet <= t.now
 }
 
 // restartQuietPeriods restarts the quiet periods of waiting claims that conflict with p, a hold
@@ -49,7 +49,7 @@ func (t *Table) grantable(c *claim) bool {
 func (t *Table) restartQuietPeriods(p *entry) {
 	again := func(q *entry) bool {
 		if t.work++; q.claim.want.Quiet > 0 {
-			q.claim.quiet = t.now
+			q.claim.own().quietFrom = t.now
 			t.reschedule(q.claim)
 			t.mark(q.claim)
 		}
@@ -164,14 +164,14 @@ func (t *Table) grant(c *claim) {
 		t.dropHeld(c, false)
 	}
 	c.held, c.wanted = c.wanted, nil
-	if !first || slices.ContainsFunc(c.grants, func(g lockkeeper.Grant) bool { return g.Mode == lockkeeper.ModePermits }) {
-		t.grantModes(c)
+	if c.permits != nil {
+		c.own().permits = slices.Clone(c.permits) // earlier statuses share the old ones
 	}
 	for i := range c.held {
 		t.hold(&c.held[i])
 	}
-	for i := range c.grants {
-		g := &c.grants[i]
+	for i := range c.permits {
+		g := &c.permits[i]
 		if g.Mode != lockkeeper.ModePermits {
 			continue
 		}
@@ -183,19 +183,24 @@ func (t *Table) grant(c *claim) {
 	t.fences++
 	c.fence = t.fences
 	if first {
-		c.granted, c.statedIn, c.unackedEnd = t.now, 0, forever
-		if c.want.MaxHold > 0 {
-			c.unackedEnd = max(t.now, 1) // no answer has stated an end yet
+		c.granted = t.now
+		switch {
+		case c.want.MaxHold > 0:
+			own := c.own()
+			own.statedIn, own.unackedEnd = 0, max(t.now, 1) // no answer has stated an end yet
+		case c.cold != &plain:
+			c.statedIn, c.unackedEnd = 0, forever
 		}
 	}
 	c.unconfirmed = t.meetsUnacked(c)
-	c.bound, c.undone, c.text = forever, lockkeeper.NoReason, ""
+	c.bound = forever
+	c.setUndone(lockkeeper.NoReason, "")
 	t.stopStealing(c)
 	if first && c.want.Expected > 0 {
 		t.announced++
 	}
 	t.recheckAround(c)
-	if len(t.nestedIn[c.ref]) > 0 || (t.endMayDeadlock() ||
+	if len(t.nestedIn[c.ref()]) > 0 || (t.endMayDeadlock() ||
 		t.blockingWaits > 0 && c.want.WriterPolicy == lockkeeper.Soft) && t.mayAffectDeadlock(c) {
 		t.deadlockSuspected = true // a claim inside it may wait, or one that was ahead may now be behind it
 	}
@@ -263,7 +268,7 @@ func (t *Table) stopWaiting(c *claim, givesUp bool) {
 		p.node.waiters.queueOf(p).remove(p)
 		p.node.waiters.removeThief(p)
 		t.changeAt(p.node, p.kind)
-		if p.kind == kindP && p.node.waiters.trim(p.limit) && len(p.node.waiters.permits) == 1 {
+		if p.kind == kindP && p.node.waiters.trim(p.limit()) && len(p.node.waiters.permits) == 1 {
 			t.mixedQueues--
 		}
 		if givesUp {
@@ -275,7 +280,7 @@ func (t *Table) stopWaiting(c *claim, givesUp bool) {
 // dropHeld removes c's hold from the nodes. If the hold ends, claims that wait for it may be
 // granted.
 func (t *Table) dropHeld(c *claim, ends bool) {
-	for _, g := range c.grants {
+	for _, g := range c.permits {
 		if g.Slot > 0 {
 			t.nodes[g.Path].slots.free(g.Slot)
 		}

@@ -70,8 +70,8 @@ func (t *Table) recordHoldTime(c *claim, reason lockkeeper.Reason) {
 		return // something cut the hold short, or its real end is unknown
 	}
 	lasted := t.now - c.granted
-	for i := range c.want.Targets {
-		path := c.want.Targets[i].Path
+	for target := range c.targets() {
+		path := target.Path
 		if p := t.holdTimes.of[path]; p != nil {
 			t.holdTimes.set(p, p.estimate+(lasted-p.estimate)/4, t.now)
 		} else {
@@ -180,8 +180,8 @@ func (p *holdTime) before(q *holdTime) bool {
 func (t *Table) expected(c *claim) time.Duration {
 	length := c.want.Expected
 	if length == 0 {
-		for i := range c.want.Targets {
-			if p := t.holdTimes.of[c.want.Targets[i].Path]; p != nil {
+		for target := range c.targets() {
+			if p := t.holdTimes.of[target.Path]; p != nil {
 				length = max(length, p.estimate)
 			}
 		}

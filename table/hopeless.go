@@ -29,13 +29,13 @@ func (t *Table) hopeless(c *claim) bool {
 				}
 			}
 		}
-		units := p.units
+		units := p.units()
 		for h := p.node.held[kindP]; h != nil && p.kind == kindP; h = h.next {
 			if c.heldBeyond(h.claim) {
-				units += h.units
+				units += h.units()
 			}
 		}
-		if units > p.limit {
+		if units > p.limit() {
 			return true
 		}
 	}

@@ -27,14 +27,14 @@ func (t *Table) lapseClaim(c *claim, l *lockkeeper.Lapse, released lockkeeper.Re
 	}
 	stated.end = min(stated.end, c.session.deadline)
 	if stated.end <= t.now {
-		c.lapse = stated
+		c.own().lapse = stated
 		t.endClaim(c, stated.reason, stated.text)
 		return
 	}
 	if c.converting() {
 		t.giveUp(c, lockkeeper.Cancelled, "")
 	}
-	c.lapse = stated
+	c.own().lapse = stated
 	t.recordChange(c, AskChanged, lockkeeper.NoReason)
 	t.reschedule(c)
 }
@@ -59,7 +59,7 @@ func (c *claim) lapseFor(l *lockkeeper.Lapse) *lapse {
 func (c *claim) askedBy(end time.Duration) string {
 	for _, a := range c.asks {
 		if a.end == end {
-			return words(a.by.want.Label)
+			return words(a.by.label.unpack())
 		}
 	}
 	return ""

@@ -82,6 +82,21 @@ func kindOf(m lockkeeper.Mode) (target, intent kind) {
 	}
 }
 
+// ofTarget reports whether k is the kind of a target, not an intent.
+func (k kind) ofTarget() bool { return k >= kindS }
+
+// mode returns the mode of a target of kind k.
+func (k kind) mode() lockkeeper.Mode {
+	switch k {
+	case kindS:
+		return lockkeeper.ModeShared
+	case kindP:
+		return lockkeeper.ModePermits
+	default:
+		return lockkeeper.ModeExclusive
+	}
+}
+
 // matrix draws conflicts in the form of the comment on kind.
 func matrix() string {
 	var b strings.Builder

@@ -11,26 +11,35 @@ import (
 // An entry is one claim at one node. It is in the node's held list while the claim is held, and in
 // a queue of the node while the claim waits. A converting claim has entries of both sorts.
 type entry struct {
-	claim *claim
-	node  *node
-	kind  kind
-	units int // of permits
-	limit int // of permits: the limit that the claim itself states
-
-	several bool // in a queue: its claim has other targets, so a waiter may meet the claim in two queues
-
+	claim      *claim
+	node       *node
 	prev, next *entry // neighbours in the one list that it is in, if any
+	permits    int32  // see units
+	most       int32  // see limit
+	kind       kind
+	several    bool // in a queue: its claim has other targets, so a waiter may meet the claim in two queues
+}
+
+// units returns the number of permits of p; 0 if it is for none.
+func (p *entry) units() int { return int(p.permits) }
+
+// limit returns, of permits, the limit that the claim itself states.
+func (p *entry) limit() int { return int(p.most) }
+
+// target returns the target that p stands for; p must not be an intent.
+func (p *entry) target() lockkeeper.Target {
+	return lockkeeper.Target{Path: p.node.path, Mode: p.kind.mode(), Units: p.units(), Limit: p.limit()}
 }
 
 // A node is one path that a claim holds, or waits for, or has an intent on.
 // It exists only as long as a claim has an entry at it.
 type node struct {
 	path    lockkeeper.Path
-	refs    int           // entries at it, those of frozen claims included
 	held    [kinds]*entry // held entries by kind, newest first
 	units   int           // sum of held permits
-	slots   slots         // of held permits of one unit
+	slots   *slots        // of held permits of one unit; nil until there was one
 	waiters *waiters      // claims that wait here; nil until the first one
+	refs    uint32        // entries at it, those of frozen claims included
 	touched kindSet       // kinds of entries that left since the last grantReady
 	changed kindSet       // kinds of entries that came or left since the last update of asks
 }
@@ -72,8 +81,8 @@ func eachOf(qs *[kinds]queue, ks kindSet, f func(*entry) bool) {
 // A queue is a list of entries in the order of R4.
 type queue struct {
 	head, tail *entry
-	length     int
-	several    int // entries of claims with more than one target
+	length     uint32
+	several    uint32 // entries of claims with more than one target
 }
 
 // insert puts p at its position in the order of R4. New claims come last among equals, so the walk
@@ -96,7 +105,7 @@ func (q *queue) insert(p *entry) (looked int) {
 		p.next.prev = p
 	}
 	q.length++
-	if p.several = len(p.claim.want.Targets) > 1; p.several {
+	if p.several = p.claim.several(); p.several {
 		q.several++
 	}
 	return looked
@@ -138,7 +147,7 @@ func (l *waiters) queueOf(p *entry) *queue {
 	case p.claim.soft():
 		return &l.needRare().soft[p.kind]
 	case p.kind == kindP:
-		return l.permitQueue(p.limit)
+		return l.permitQueue(p.limit())
 	}
 	return &l.queues[p.kind]
 }
@@ -214,10 +223,10 @@ func (q *queue) rank(c *claim) (rank, looked int) {
 			return looked - 1, looked
 		}
 		if last.claim.before(c) {
-			return q.length - looked + 1, looked
+			return int(q.length) - looked + 1, looked
 		}
 	}
-	return q.length, looked
+	return int(q.length), looked
 }
 
 // eachOf calls f with the queued entries here of the kinds ks, except soft ones.
@@ -289,7 +298,7 @@ func (n *node) hold(p *entry) {
 		p.next.prev = p
 	}
 	n.held[p.kind] = p
-	n.units += p.units
+	n.units += p.units()
 }
 
 // hold adds p to the held entries of its node, and marks the asks of thieves there for an update.
@@ -315,7 +324,7 @@ func (n *node) drop(p *entry) {
 		p.next.prev = p.prev
 	}
 	p.prev, p.next = nil, nil
-	n.units -= p.units
+	n.units -= p.units()
 }
 
 // heldAgainst reports whether another claim than c holds one of the kinds ks here.

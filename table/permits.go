@@ -41,11 +41,11 @@ func (l *waiters) trim(limit int) bool {
 func (l *waiters) unitsAhead(p *entry, bound int) int {
 	sum := 0
 	for i := range l.permits {
-		if l.permits[i].limit < p.limit {
+		if l.permits[i].limit < p.limit() {
 			break // a smaller limit holds back no claim with a larger one
 		}
 		for q := l.permits[i].head; q != nil && q.claim.before(p.claim); q = q.next {
-			if sum += q.units; sum > bound {
+			if sum += q.units(); sum > bound {
 				return sum
 			}
 		}
@@ -56,7 +56,7 @@ func (l *waiters) unitsAhead(p *entry, bound int) int {
 // fits is R7 for waiting permits: held units + units ahead in queues with a limit of at least p's +
 // p's units <= p's limit.
 func (p *entry) fits() bool {
-	free := p.limit - p.node.units - p.units
+	free := p.limit() - p.node.units - p.units()
 	return free >= 0 && (p.node.waiters == nil || p.node.waiters.unitsAhead(p, free) <= free)
 }
 
@@ -81,7 +81,7 @@ func (n *node) openPermits(f func(*claim)) {
 				break
 			}
 			p := cursors[next]
-			if sum += p.units; next == i {
+			if sum += p.units(); next == i {
 				if sum > limit {
 					break
 				}
@@ -96,6 +96,14 @@ func (n *node) openPermits(f func(*claim)) {
 type slots struct {
 	taken []uint64 // bit i of word w: slot 64*w+i+1
 	low   int      // words before this index have no free slot
+}
+
+// needSlots returns n.slots, and creates them if they are nil.
+func (n *node) needSlots() *slots {
+	if n.slots == nil {
+		n.slots = new(slots)
+	}
+	return n.slots
 }
 
 // take gives out the lowest free slot.
@@ -117,24 +125,25 @@ func (t *Table) slot(n *node, limit int) int {
 	t.expireUnacked()
 	h := t.unacked.byPath[n.path]
 	if h == nil {
-		return n.slots.take()
+		return n.needSlots().take()
 	}
+	slots := n.needSlots()
 	var avoided []int
 	for g := range h.targets { // order does not matter: all of them
 		t.work++
-		for _, grant := range g.grants {
-			if grant.Path == n.path && grant.Slot > 0 && n.slots.occupy(grant.Slot) {
+		for _, grant := range g.grants() {
+			if grant.Path == n.path && grant.Slot > 0 && slots.occupy(grant.Slot) {
 				avoided = append(avoided, grant.Slot)
 			}
 		}
 	}
-	slot := n.slots.take()
+	slot := slots.take()
 	for _, s := range avoided {
-		n.slots.free(s)
+		slots.free(s)
 	}
 	if slot > limit {
-		n.slots.free(slot)
-		return n.slots.take()
+		slots.free(slot)
+		return slots.take()
 	}
 	return slot
 }

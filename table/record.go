@@ -133,7 +133,7 @@ func (t *Table) Track() {
 
 func (t *Table) mark(c *claim) {
 	if t.tracking {
-		t.dirty.claims[c.ref] = true
+		t.dirty.claims[c.ref()] = true
 	}
 }
 
@@ -189,7 +189,7 @@ func (t *Table) Changes() Snapshot {
 			snap.Claims = append(snap.Claims, s.claims[ref.ID].record())
 		}
 	}
-	slices.SortStableFunc(d.ended, func(a, b *tombstone) int { return compareRefs(a.ref, b.ref) })
+	slices.SortStableFunc(d.ended, func(a, b *tombstone) int { return compareRefs(a.ref(), b.ref()) })
 	for _, tomb := range slices.Compact(d.ended) {
 		snap.Claims = append(snap.Claims, tomb.record())
 	}
@@ -228,7 +228,7 @@ func (t *Table) Snapshot() Snapshot {
 	for id, tombs := range t.unacked.bySession { // order does not matter: sorted below
 		s := t.sessions[id]
 		for _, g := range tombs { // order does not matter: sorted below
-			if g.unackedUntil > t.now && (s == nil || s.ended[g.ref.ID] != g || g.forget <= t.now) {
+			if g.unackedUntil > t.now && (s == nil || s.ended[g.id] != g || g.forget <= t.now) {
 				snap.Claims = append(snap.Claims, g.record())
 			}
 		}
@@ -268,10 +268,10 @@ func (s *session) record() SessionRecord {
 
 func (c *claim) record() ClaimRecord {
 	r := ClaimRecord{
-		Ref: c.ref, Want: c.want, State: lockkeeper.Waiting, Converting: c.converting(), Grants: c.grants,
+		Ref: c.ref(), Want: c.request(), State: lockkeeper.Waiting, Converting: c.converting(), Grants: c.grants(),
 		Ticket: c.ticket, Fence: c.fence, Change: c.change, Changed: c.changed, Arrived: c.arrived, Granted: c.granted,
 		Bound:       c.bound,
-		Quiet:       c.quiet,
+		Quiet:       c.quiet(),
 		StatedEnd:   c.stated,
 		StatedIn:    c.statedIn,
 		Unconfirmed: c.unconfirmed,
@@ -279,7 +279,6 @@ func (c *claim) record() ClaimRecord {
 		Reason:      c.undone,
 		Text:        c.text,
 	}
-	r.Want.Targets = slices.Clone(c.want.Targets)
 	if c.unackedEnd != c.stated {
 		r.UnackedEnd = c.unackedEnd
 	}
@@ -287,7 +286,7 @@ func (c *claim) record() ClaimRecord {
 		r.State = lockkeeper.Held
 	}
 	for _, a := range c.asks {
-		r.Asks = append(r.Asks, AskRecord{By: a.by.ref, End: a.end})
+		r.Asks = append(r.Asks, AskRecord{By: a.by.ref(), End: a.end})
 	}
 	if c.operator != nil {
 		r.Operator = &OperatorRecord{Label: c.operator.Label, End: c.operator.end}
@@ -300,9 +299,10 @@ func (c *claim) record() ClaimRecord {
 
 func (tomb *tombstone) record() ClaimRecord {
 	return ClaimRecord{
-		Ref: tomb.ref, State: lockkeeper.Ended, Grants: tomb.grants, Fence: tomb.fence, Change: tomb.change,
+		Ref: tomb.ref(), State: lockkeeper.Ended, Grants: tomb.grants(), Fence: tomb.fence, Change: tomb.change,
 		Want: lockkeeper.Want{
-			ID: tomb.ref.ID, Revision: tomb.revision, Inside: tomb.inside, Priority: tomb.priority, Label: tomb.label,
+			ID: tomb.id, Revision: tomb.want.Revision, Inside: tomb.want.Inside, Priority: tomb.want.Priority,
+			Label: tomb.label.unpack(),
 		},
 		Thawed:       tomb.thawed,
 		Acked:        tomb.acked,

@@ -45,7 +45,7 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 	s.ttl = want.TTL
 	named := lookup(want.Named)
 	for _, c := range s.byID() {
-		if c.lapse == nil && !named(c.ref.ID) {
+		if c.lapse == nil && !named(c.id) {
 			t.endClaim(c, lockkeeper.Superseded, "")
 		}
 	}
@@ -179,7 +179,8 @@ func (t *Table) restart() {
 		s.promise = max(s.promise, s.deadline)
 		for _, c := range s.byID() {
 			if c.stated != forever || c.unackedEnd != forever {
-				c.stated, c.statedIn, c.unackedEnd = forever, 0, forever
+				own := c.own()
+				own.stated, own.statedIn, own.unackedEnd = forever, 0, forever
 				t.mark(c)
 			}
 			if c.isThief {
@@ -245,20 +246,16 @@ func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 	t.tickets++
 	c := t.newClaim()
-	c.ref, c.session, c.want, c.ticket = lockkeeper.Ref{Session: s.id, ID: w.ID}, s, *w, t.tickets
-	c.arrived, c.quiet, c.bound, c.stated, c.unackedEnd = t.now, t.now, forever, forever, forever
-	c.due.claim, c.due.at = c, forever
-	c.grants = make([]lockkeeper.Grant, len(w.Targets))
-	for i, target := range c.want.Targets {
-		c.grants[i].Target = target
-	}
+	c.id, c.session, c.want, c.label, c.ticket = w.ID, s, s.termsOf(w), s.labelOf(&w.Label), t.tickets
+	c.arrived, c.bound = t.now, forever
+	c.setPermits(w.Targets)
 	s.claims[w.ID] = c
 	t.nest(c)
-	t.markThievesInside(c.ref)
-	c.wanted = t.entries(c, c.entryRoom[:0])
+	t.markThievesInside(c.ref())
+	c.wanted = t.entries(c, w.Targets, c.entryRoom[:0])
 	t.beginWait(c)
 	if c.ended {
-		c.tomb.acked = true // by this answer
+		t.tomb(c).acked = true // by this answer
 	}
 	t.replyStatus(c)
 }
@@ -282,15 +279,16 @@ func (t *Table) beginWait(c *claim) {
 	t.settle()
 }
 
-// entries appends c's entries to room: one for each target and an intent on every ancestor, each
+// entries appends c's entries to room: one for each of targets and an intent on every ancestor, each
 // kind once per node (R3). The caller must not move them once they are in the lists of the nodes.
-func (t *Table) entries(c *claim, room []entry) []entry {
-	for _, target := range c.want.Targets {
+func (t *Table) entries(c *claim, targets []lockkeeper.Target, room []entry) []entry {
+	for _, target := range targets {
 		k, intent := kindOf(target.Mode)
 		for path := range target.Path.Ancestors() {
 			room = t.addEntry(room, entry{claim: c, kind: intent}, path)
 		}
-		room = t.addEntry(room, entry{claim: c, kind: k, units: target.Units, limit: target.Limit}, target.Path)
+		own := entry{claim: c, kind: k, permits: int32(target.Units), most: int32(target.Limit)}
+		room = t.addEntry(room, own, target.Path)
 	}
 	return room
 }
@@ -311,7 +309,7 @@ func (t *Table) replyStatus(c *claim) {
 	t.recordStatedEnd(c, 0)
 	t.mark(c)
 	if c.ended {
-		t.reply.Status = t.tombStatus(c.tomb)
+		t.reply.Status = t.tombStatus(t.tomb(c))
 	} else {
 		t.reply.Status = t.status(c)
 	}
@@ -421,7 +419,7 @@ func (t *Table) revoke(e *lockkeeper.Ending) error {
 	case e.Force:
 		t.endForced(c, lockkeeper.Revoked, e.Label)
 	case c.operator == nil || t.now+ttl < c.operator.end:
-		c.operator = &operatorAsk{Label: e.Label, end: t.now + ttl}
+		c.own().operator = &operatorAsk{Label: e.Label, end: t.now + ttl}
 		t.recordChange(c, AskChanged, lockkeeper.NoReason)
 		t.reschedule(c)
 	}

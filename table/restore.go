@@ -78,7 +78,7 @@ type links struct {
 func (t *Table) unlinkAsks(c *claim, l *links) {
 	remove := func(v *claim) {
 		if len(v.asks) > 0 {
-			l.asks[v.ref] = v.record().Asks
+			l.asks[v.ref()] = v.record().Asks
 		}
 		t.withdrawAll(v)
 	}
@@ -95,7 +95,7 @@ func (t *Table) linkAsks(l *links) {
 		for _, r := range records {
 			l.thieves[r.By] = struct{}{}
 			if c := t.find(r.By); c != nil && v != nil && len(v.held) > 0 && len(c.wanted) > 0 {
-				v.asks = append(v.asks, ask{by: c, end: r.End})
+				v.own().asks = append(v.asks, ask{by: c, end: r.End})
 				c.askFor(v, r.End)
 			}
 		}
@@ -122,7 +122,7 @@ func (t *Table) loadSession(r *SessionRecord, l *links) {
 	if r.Closed {
 		if s != nil {
 			for _, c := range s.byID() {
-				t.unload(c.ref, l)
+				t.unload(c.ref(), l)
 			}
 			t.schedule.set(&s.due, forever)
 			t.setResumed(s, true)
@@ -210,25 +210,32 @@ func (t *Table) loadClaims(records []ClaimRecord, l *links) error {
 // loadEnded loads the record of an ended claim. It returns the claim's session if the session's
 // tombstones are then out of order.
 func (t *Table) loadEnded(r *ClaimRecord) (unsorted *session) {
-	tomb := &tombstone{
-		ref:          r.Ref,
-		inside:       r.Want.Inside,
-		thawed:       r.Thawed,
-		at:           r.Ended,
-		forget:       r.Forget,
-		kept:         true,
-		revision:     r.Want.Revision,
-		change:       r.Change,
-		fence:        r.Fence,
-		reason:       r.Reason,
-		text:         r.Text,
-		grants:       r.Grants,
-		label:        r.Want.Label,
-		priority:     r.Want.Priority,
-		unackedUntil: r.UnackedUntil,
-		acked:        r.Acked,
+	s := t.sessions[r.Ref.Session]
+	of := s
+	if of == nil {
+		of = &session{id: r.Ref.Session}
 	}
-	if s := t.sessions[r.Ref.Session]; s != nil && tomb.forget > t.now && !(tomb.acked && tomb.ref.ID < s.lowestOpen) {
+	tomb := &tombstone{
+		id:      r.Ref.ID,
+		session: of,
+		want:    of.termsOf(&r.Want),
+		label:   of.labelOf(&r.Want.Label),
+		thawed:  r.Thawed,
+		at:      r.Ended,
+		forget:  r.Forget,
+		kept:    true,
+		change:  r.Change,
+		fence:   r.Fence,
+		reason:  r.Reason,
+		acked:   r.Acked,
+		ended:   &plainEnd,
+	}
+	tomb.setGrants(r.Grants)
+	if r.Text != "" || r.UnackedUntil != 0 {
+		own := tomb.own()
+		own.text, own.unackedUntil = r.Text, r.UnackedUntil
+	}
+	if s != nil && tomb.forget > t.now && !(tomb.acked && tomb.id < s.lowestOpen) {
 		s.remember(tomb)
 		if n := len(s.endings); n > 1 && s.endings[n-2].at > tomb.at { // rare: claims mostly end in the order of their ids
 			unsorted = s
@@ -249,10 +256,11 @@ func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 		return nil, fmt.Errorf("claim %s: %w", r.Ref, err)
 	}
 	c := &claim{
-		ref:         r.Ref,
+		id:          r.Ref.ID,
 		session:     s,
-		want:        r.Want,
-		grants:      slices.Clone(r.Grants),
+		want:        s.termsOf(&r.Want),
+		label:       s.labelOf(&r.Want.Label),
+		cold:        &plain,
 		ticket:      r.Ticket,
 		fence:       r.Fence,
 		change:      r.Change,
@@ -260,19 +268,25 @@ func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 		arrived:     r.Arrived,
 		granted:     r.Granted,
 		bound:       r.Bound,
-		quiet:       r.Quiet,
-		stated:      r.StatedEnd,
-		statedIn:    r.StatedIn,
-		unackedEnd:  cmp.Or(r.UnackedEnd, r.StatedEnd),
-		unconfirmed: r.Unconfirmed, overdue: r.Overdue, undone: r.Reason, text: r.Text,
+		unconfirmed: r.Unconfirmed, overdue: r.Overdue,
 	}
-	c.want.Targets = slices.Clone(r.Want.Targets)
-	c.due.claim, c.due.at = c, forever
+	c.setPermits(r.Want.Targets)
+	if c.permits != nil && r.State == lockkeeper.Held {
+		c.permits = slices.Clone(r.Grants)
+	}
+	c.setUndone(r.Reason, r.Text)
+	if r.Quiet != r.Arrived {
+		c.own().quietFrom = r.Quiet
+	}
+	if unacked := cmp.Or(r.UnackedEnd, r.StatedEnd); r.StatedEnd != forever || r.StatedIn != 0 || unacked != forever {
+		own := c.own()
+		own.stated, own.statedIn, own.unackedEnd = r.StatedEnd, r.StatedIn, unacked
+	}
 	if r.Operator != nil {
-		c.operator = &operatorAsk{Label: r.Operator.Label, end: r.Operator.End}
+		c.own().operator = &operatorAsk{Label: r.Operator.Label, end: r.Operator.End}
 	}
 	if r.Lapse != nil {
-		c.lapse = &lapse{end: r.Lapse.End, reason: r.Lapse.Reason, text: r.Lapse.Text}
+		c.own().lapse = &lapse{end: r.Lapse.End, reason: r.Lapse.Reason, text: r.Lapse.Text}
 	}
 	s.claims[r.Ref.ID] = c
 	t.nest(c)
@@ -282,7 +296,7 @@ func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 		}
 	}
 	if r.State == lockkeeper.Waiting || r.Converting {
-		c.wanted = t.entries(c, nil)
+		c.wanted = t.entries(c, r.Want.Targets, nil)
 	}
 	t.reschedule(c)
 	return c, nil
@@ -290,22 +304,29 @@ func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 
 // loadHeld makes c hold the grants of r.
 func (t *Table) loadHeld(c *claim, r *ClaimRecord) error {
-	wanted := c.want.Targets
-	c.want.Targets = make([]lockkeeper.Target, len(r.Grants))
-	for i, g := range r.Grants {
-		c.want.Targets[i] = g.Target
+	if len(r.Grants) != len(r.Want.Targets) {
+		return fmt.Errorf("claim %s: it holds %d targets and wants %d", c.ref(), len(r.Grants), len(r.Want.Targets))
 	}
-	c.held = t.entries(c, nil)
-	c.want.Targets = wanted
+	held := make([]lockkeeper.Target, len(r.Grants))
+	for i, g := range r.Grants {
+		w := r.Want.Targets[i]
+		if held[i] = g.Target; g.Path != w.Path || g.Units != w.Units || g.Limit != w.Limit {
+			return fmt.Errorf("claim %s: it holds %s and wants %s", c.ref(), g.Target, w)
+		}
+	}
+	if mode := r.Want.Targets[0].Mode; mode != held[0].Mode && !r.Converting {
+		c.own().refused = mode
+	}
+	c.held = t.entries(c, held, nil)
 	for i := range c.held {
 		t.hold(&c.held[i])
 	}
-	for _, g := range c.grants {
+	for _, g := range c.permits {
 		if g.Slot == 0 {
 			continue
 		}
-		if n := t.nodes[g.Path]; g.Slot < 0 || g.Slot > g.Limit || n == nil || !n.slots.occupy(g.Slot) {
-			return fmt.Errorf("claim %s: slot %d of %s can't be its", c.ref, g.Slot, g.Path)
+		if n := t.nodes[g.Path]; g.Slot < 0 || g.Slot > g.Limit || n == nil || !n.needSlots().occupy(g.Slot) {
+			return fmt.Errorf("claim %s: slot %d of %s can't be its", c.ref(), g.Slot, g.Path)
 		}
 	}
 	if c.want.Expected > 0 {

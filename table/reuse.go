@@ -19,7 +19,7 @@ func (t *Table) newClaim() *claim {
 		t.spare.claims = t.spare.claims[:n-1]
 		return c
 	}
-	return new(claim)
+	return &claim{cold: &plain}
 }
 
 func (t *Table) newNode() *node {
@@ -37,16 +37,18 @@ func (t *Table) newTombstone() *tombstone {
 		t.spare.tombs = t.spare.tombs[:n-1]
 		return tomb
 	}
-	return new(tombstone)
+	return &tombstone{ended: &plainEnd}
 }
 
 // recycle moves the memory of claims and tombstones that ended in the last step to the spare lists.
 func (t *Table) recycle() {
 	for _, c := range t.endedRoom {
 		if len(t.spare.claims) < mostSpare {
-			asking, asks := c.asking, c.asks[:0]
-			clear(asking)
-			*c = claim{asking: asking, asks: asks}
+			rare, due := c.cold, c.due
+			if rare != &plain {
+				*rare = plain
+			}
+			*c = claim{cold: rare, due: due}
 			t.spare.claims = append(t.spare.claims, c)
 		}
 	}
@@ -54,7 +56,11 @@ func (t *Table) recycle() {
 	t.endedRoom = t.endedRoom[:0]
 	for _, tomb := range t.endedClaims {
 		if !tomb.kept && len(t.spare.tombs) < mostSpare {
-			*tomb = tombstone{}
+			rare := tomb.ended
+			if rare != &plainEnd {
+				*rare = plainEnd
+			}
+			*tomb = tombstone{ended: rare}
 			t.spare.tombs = append(t.spare.tombs, tomb)
 		}
 	}
@@ -68,11 +74,13 @@ func (t *Table) spareNode(n *node) {
 	if n.touched != 0 || n.changed != 0 || len(t.spare.nodes) >= mostSpare {
 		return // this step still has to visit it
 	}
-	w, slots := n.waiters, n.slots.taken[:0]
+	w, slots := n.waiters, n.slots
 	if w != nil {
 		w.permits = w.permits[:0]
 	}
-	*n = node{waiters: w}
-	n.slots.taken = slots
+	if slots != nil {
+		slots.taken, slots.low = slots.taken[:0], 0
+	}
+	*n = node{waiters: w, slots: slots}
 	t.spare.nodes = append(t.spare.nodes, n)
 }

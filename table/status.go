@@ -35,7 +35,9 @@ func (t *Table) Status(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 // them.
 func (t *Table) endedNow(ref lockkeeper.Ref) *tombstone {
 	if len(t.endedClaims) <= fewEnded {
-		i := slices.IndexFunc(t.endedClaims, func(tomb *tombstone) bool { return tomb.ref == ref })
+		i := slices.IndexFunc(t.endedClaims, func(tomb *tombstone) bool {
+			return tomb.id == ref.ID && tomb.session.id == ref.Session
+		})
 		if i < 0 {
 			return nil
 		}
@@ -45,8 +47,8 @@ func (t *Table) endedNow(ref lockkeeper.Ref) *tombstone {
 		t.endedByRef = make(map[lockkeeper.Ref]*tombstone, len(t.endedClaims))
 	}
 	for _, tomb := range t.endedClaims[t.indexed:] {
-		if t.endedByRef[tomb.ref] == nil {
-			t.endedByRef[tomb.ref] = tomb
+		if t.endedByRef[tomb.ref()] == nil {
+			t.endedByRef[tomb.ref()] = tomb
 		}
 	}
 	t.indexed = len(t.endedClaims)
@@ -104,7 +106,7 @@ func (t *Table) inOrder(q lockkeeper.Query) []*claim {
 	var cs []*claim
 	for _, s := range t.selected(q) {
 		for _, c := range s.claims { // order does not matter: sorted below
-			if slices.ContainsFunc(c.want.Targets, func(target lockkeeper.Target) bool { return meets(q.Meets, target.Path) }) {
+			if c.meets(q.Meets) {
 				cs = append(cs, c)
 			}
 		}
@@ -132,6 +134,15 @@ func (t *Table) selected(q lockkeeper.Query) []*session {
 	return nil
 }
 
+func (c *claim) meets(q lockkeeper.Path) bool {
+	for target := range c.targets() {
+		if meets(q, target.Path) {
+			return true
+		}
+	}
+	return false
+}
+
 func meets(q, p lockkeeper.Path) bool { return q == "" || q.Covers(p) || p.Covers(q) }
 
 func (t *Table) sessionsByID() []*session {
@@ -145,8 +156,8 @@ func (t *Table) sessionsByID() []*session {
 
 func (t *Table) status(c *claim) lockkeeper.Status {
 	st := lockkeeper.Status{
-		Ref: c.ref, Inside: c.want.Inside, Change: c.change, Revision: c.want.Revision, State: lockkeeper.Waiting,
-		Reason: c.undone, Text: c.text, Grants: c.grants, Priority: c.want.Priority, Label: c.want.Label,
+		Ref: c.ref(), Inside: c.want.Inside, Change: c.change, Revision: c.want.Revision, State: lockkeeper.Waiting,
+		Reason: c.undone, Text: c.text, Grants: c.grants(), Priority: c.want.Priority, Label: c.label.unpack(),
 		Fence: c.fence, Unconfirmed: c.unconfirmed, Converting: c.converting(), Ticket: c.ticket,
 		Age: t.now - c.arrived, Left: left(c.bound, t.now),
 	}
@@ -190,15 +201,15 @@ func (t *Table) asked(c *claim) *lockkeeper.Asked {
 		press(lockkeeper.Asked{Reason: lockkeeper.Overdue}, c.granted+c.want.MaxHold+c.want.Grace)
 	}
 	for _, a := range c.asks {
-		press(lockkeeper.Asked{By: a.by.ref, Label: a.by.want.Label, Reason: lockkeeper.Stolen}, a.end)
+		press(lockkeeper.Asked{By: a.by.ref(), Label: a.by.label.unpack(), Reason: lockkeeper.Stolen}, a.end)
 	}
 	return most
 }
 
 func (t *Table) tombStatus(tomb *tombstone) lockkeeper.Status {
 	return lockkeeper.Status{
-		Ref: tomb.ref, Inside: tomb.inside, Change: tomb.change, Revision: tomb.revision, State: lockkeeper.Ended,
-		Reason: tomb.reason, Text: tomb.text, Grants: tomb.grants, Priority: tomb.priority, Label: tomb.label,
+		Ref: tomb.ref(), Inside: tomb.want.Inside, Change: tomb.change, Revision: tomb.want.Revision, State: lockkeeper.Ended,
+		Reason: tomb.reason, Text: tomb.text, Grants: tomb.grants(), Priority: tomb.want.Priority, Label: tomb.label.unpack(),
 		Fence: tomb.fence, Age: t.now - tomb.at, Blockers: tomb.blockers, Position: tomb.position, ETA: tomb.eta,
 	}
 }
@@ -247,7 +258,7 @@ func (t *Table) Freeze(path lockkeeper.Path) (lockkeeper.Status, bool) {
 // it becomes overdue; false if there is none. Its session may end before.
 func (t *Table) Due(ref lockkeeper.Ref) (time.Duration, bool) {
 	c := t.find(ref)
-	if c == nil || c.due.index == 0 {
+	if c == nil || c.due == nil || c.due.index == 0 {
 		return 0, false
 	}
 	return c.due.at, true

@@ -54,7 +54,7 @@ func (t *Table) markThievesInside(ref lockkeeper.Ref) {
 			if c.isThief {
 				t.staleThieves = append(t.staleThieves, c)
 			}
-			refs = append(refs, c.ref)
+			refs = append(refs, c.ref())
 		}
 	}
 }
@@ -224,12 +224,12 @@ func (s *askSearch) askPermits(p *entry) bool {
 	for h := p.node.held[kindP]; h != nil; h = h.next {
 		s.table.work++
 		if h.claim.pass == s.chosen {
-			units -= h.units
+			units -= h.units()
 		} else if s.mayRob(h.claim) {
 			holders = append(holders, h)
 		}
 	}
-	missing := units + p.units - p.limit
+	missing := units + p.units() - p.limit()
 	if free := max(0, -missing); p.node.waiters != nil && p.node.waiters.unitsAhead(p, free) > free {
 		return false
 	}
@@ -251,16 +251,16 @@ func (s *askSearch) askPermits(p *entry) bool {
 func (t *Table) ask(c, v *claim) {
 	end := forever
 	if c.want.Steal == lockkeeper.Take {
-		end = t.now + stealDelay(&c.want, v.session.ttl)
+		end = t.now + stealDelay(c.want, v.session.ttl)
 	}
 	c.askFor(v, end)
 	i, _ := slices.BinarySearchFunc(v.asks, c, func(a ask, c *claim) int { return a.by.compare(c) })
-	v.asks = slices.Insert(v.asks, i, ask{by: c, end: end})
+	v.own().asks = slices.Insert(v.asks, i, ask{by: c, end: end})
 	t.mark(c)
 }
 
 // stealDelay returns the time from an ask of w to its end, for a holder whose session has this TTL.
-func stealDelay(w *lockkeeper.Want, ttl time.Duration) time.Duration {
+func stealDelay(w *terms, ttl time.Duration) time.Duration {
 	delay := w.After
 	if w.AfterTTL != 0 {
 		of, part := cmp.Or(ttl, lockkeeper.DefaultTTL), time.Duration(w.AfterTTL)
@@ -275,7 +275,7 @@ func stealDelay(w *lockkeeper.Want, ttl time.Duration) time.Duration {
 // askFor records in c that it asks v. The caller keeps v.asks consistent.
 func (c *claim) askFor(v *claim, end time.Duration) {
 	if c.asking == nil {
-		c.asking = make(map[*claim]time.Duration)
+		c.own().asking = make(map[*claim]time.Duration)
 	}
 	c.asking[v] = end
 }
@@ -296,15 +296,16 @@ func (t *Table) withdrawAll(v *claim) {
 		delete(a.by.asking, v)
 		t.mark(a.by)
 	}
-	clear(v.asks)
-	v.asks = v.asks[:0]
+	if len(v.asks) > 0 {
+		v.asks = nil
+	}
 }
 
 // withdraw ends c's ask of v.
 func (t *Table) withdraw(c, v *claim) {
 	t.work += len(v.asks)
 	delete(c.asking, v)
-	v.asks = slices.DeleteFunc(v.asks, func(a ask) bool { return a.by == c })
+	v.own().asks = slices.DeleteFunc(v.asks, func(a ask) bool { return a.by == c })
 	t.mark(c)
 	t.mark(v)
 }
@@ -370,7 +371,7 @@ func (t *Table) take() bool {
 		return false
 	}
 	for _, v := range taker.victims() {
-		t.endForced(v, lockkeeper.Stolen, taker.want.Label)
+		t.endForced(v, lockkeeper.Stolen, taker.label.unpack())
 	}
 	t.grant(taker) // in the same step, so that no other claim is granted before it
 	return true

@@ -259,7 +259,7 @@ func (t *Table) reschedule(c *claim) {
 		at = c.enforcedEnd()
 		if len(c.wanted) > 0 {
 			at = min(at, c.bound, t.takeAt(c))
-			if ready := c.quiet + c.want.Quiet; c.soft() && ready > t.now {
+			if ready := c.quiet() + c.want.Quiet; c.soft() && ready > t.now {
 				at = min(at, ready)
 			}
 		}
@@ -267,7 +267,26 @@ func (t *Table) reschedule(c *claim) {
 			at = min(at, c.granted+c.want.MaxHold)
 		}
 	}
-	t.schedule.set(&c.due, at)
+	t.setDue(c, at)
+}
+
+// setDue sets c's timer; forever removes it.
+func (t *Table) setDue(c *claim, at time.Duration) {
+	if c.due == nil {
+		if at == forever {
+			return
+		}
+		c.due = &timer{at: forever, claim: c}
+	}
+	t.schedule.set(c.due, at)
+}
+
+// dueAt returns the instant of c's timer; forever if it has none.
+func (c *claim) dueAt() time.Duration {
+	if c.due == nil {
+		return forever
+	}
+	return c.due.at
 }
 
 // recordChange gives c a new change number, and adds the event.
@@ -279,7 +298,7 @@ func (t *Table) recordChange(c *claim, kind EventKind, reason lockkeeper.Reason)
 	if kind == Granted {
 		fence = c.fence
 	}
-	t.events = append(t.events, Event{At: t.now, Kind: kind, Ref: c.ref, Reason: reason, Fence: fence})
+	t.events = append(t.events, Event{At: t.now, Kind: kind, Ref: c.ref(), Reason: reason, Fence: fence})
 }
 
 // sortClaims puts claims in the order of R4.
@@ -291,6 +310,6 @@ func (s *session) byID() []*claim {
 	for _, c := range s.claims { // order does not matter: sorted below
 		cs = append(cs, c)
 	}
-	slices.SortFunc(cs, func(a, b *claim) int { return cmp.Compare(a.ref.ID, b.ref.ID) })
+	slices.SortFunc(cs, func(a, b *claim) int { return cmp.Compare(a.id, b.id) })
 	return cs
 }

@@ -26,7 +26,7 @@ func (a *timer) compare(b *timer) int {
 	case a.session != nil:
 		return strings.Compare(a.session.id, b.session.id)
 	case a.claim != nil:
-		return compareRefs(a.claim.ref, b.claim.ref)
+		return compareRefs(a.claim.ref(), b.claim.ref())
 	}
 	return strings.Compare(string(a.freeze.path), string(b.freeze.path))
 }

@@ -52,12 +52,12 @@ func (t *Table) addUnacked(tomb *tombstone) {
 	if g.bySession == nil {
 		g.bySession, g.byPath = make(map[string]map[uint64]*tombstone), make(map[lockkeeper.Path]*unackedNode)
 	}
-	if g.bySession[tomb.ref.Session] == nil {
-		g.bySession[tomb.ref.Session] = make(map[uint64]*tombstone)
+	if g.bySession[tomb.session.id] == nil {
+		g.bySession[tomb.session.id] = make(map[uint64]*tombstone)
 	}
-	g.bySession[tomb.ref.Session][tomb.ref.ID] = tomb
+	g.bySession[tomb.session.id][tomb.id] = tomb
 	heap.Push(&g.due, unackedEnd{tomb.unackedUntil, tomb})
-	for _, grant := range tomb.grants {
+	for _, grant := range tomb.grants() {
 		k, intent := kindOf(grant.Mode)
 		for path := range grant.Path.Ancestors() {
 			g.node(path).kinds[intent]++
@@ -82,13 +82,13 @@ func (g *unackedHolds) node(node lockkeeper.Path) *unackedNode {
 // removeUnacked is the reverse of addUnacked. It does nothing if tomb is not there.
 func (t *Table) removeUnacked(tomb *tombstone) {
 	g := &t.unacked
-	if g.bySession[tomb.ref.Session][tomb.ref.ID] != tomb {
+	if g.bySession[tomb.session.id][tomb.id] != tomb {
 		return
 	}
-	if delete(g.bySession[tomb.ref.Session], tomb.ref.ID); len(g.bySession[tomb.ref.Session]) == 0 {
-		delete(g.bySession, tomb.ref.Session)
+	if delete(g.bySession[tomb.session.id], tomb.id); len(g.bySession[tomb.session.id]) == 0 {
+		delete(g.bySession, tomb.session.id)
 	}
-	for _, grant := range tomb.grants {
+	for _, grant := range tomb.grants() {
 		k, intent := kindOf(grant.Mode)
 		for path := range grant.Path.Ancestors() {
 			g.release(path, intent)
@@ -121,7 +121,7 @@ func (t *Table) acknowledgeEnds(session string, pick func(id uint64) bool) bool 
 	for id, tomb := range t.unacked.bySession[session] { // order does not matter: each by itself
 		if t.work++; pick(id) {
 			t.removeUnacked(tomb)
-			tomb.unackedUntil = 0
+			tomb.own().unackedUntil = 0
 			t.markEnded(tomb)
 			found = true
 		}
@@ -148,7 +148,7 @@ func (t *Table) meetsUnacked(c *claim) bool {
 				return true
 			}
 		}
-		if p.kind == kindP && h.units > 0 && p.node.units+h.units > p.limit {
+		if p.kind == kindP && h.units > 0 && p.node.units+h.units > p.limit() {
 			return true
 		}
 	}

@@ -20,13 +20,13 @@ var mutants = []mutant{
 	},
 	{
 		"a thief does not see that its claim became nested in a hold", "table/requests.go",
-		`t.markThievesInside(c.ref)`,
+		`t.markThievesInside(c.ref())`,
 		`_ = c.ref`,
 		"table TestThiefKnows",
 	},
 	{
 		"a thief does not see that its claim is no longer nested in a hold", "table/ending.go",
-		`t.markThievesInside(c.ref)`,
+		`t.markThievesInside(c.ref())`,
 		`_ = c.ref`,
 		"table TestThiefKnows",
 	},
@@ -68,7 +68,7 @@ var mutants = []mutant{
 	},
 	{
 		"each end and grant searches all claims for deadlocks", "table/deadlock.go",
-		`c.nested() || len(t.nestedIn[c.ref]) > 0 {`,
+		`c.nested() || len(t.nestedIn[c.ref()]) > 0 {`,
 		`c != nil {`,
 		"table TestSearchForDeadlocks",
 	},
@@ -92,7 +92,7 @@ var mutants = []mutant{
 	},
 	{
 		"a deadlock that a grant of the outer claim completes is overlooked", "table/grant.go",
-		`if len(t.nestedIn[c.ref]) > 0 || (t.endMayDeadlock()`,
+		`if len(t.nestedIn[c.ref()]) > 0 || (t.endMayDeadlock()`,
 		`if len(t.nestedIn[c.ref]) > 1<<30 || (t.endMayDeadlock()`,
 		"internal/model TestCompare",
 	},
@@ -133,8 +133,8 @@ var mutants = []mutant{
 	},
 	{
 		"a snapshot forgets the requests to yield", "table/record.go",
-		`r.Asks = append(r.Asks, AskRecord{By: a.by.ref, End: a.end})`,
-		`_ = AskRecord{By: a.by.ref, End: a.end}`,
+		`r.Asks = append(r.Asks, AskRecord{By: a.by.ref(), End: a.end})`,
+		`_ = AskRecord{By: a.by.ref(), End: a.end}`,
 		"table TestRestoreAnywhere",
 	},
 	{
@@ -193,14 +193,14 @@ var mutants = []mutant{
 	},
 	{
 		"every released claim is remembered for a TTL", "table/ending.go",
-		`if s.ttl == 0 || tomb.acked && tomb.ref.ID < s.lowestOpen {`,
+		`if s.ttl == 0 || tomb.acked && tomb.id < s.lowestOpen {`,
 		`if s.ttl == 0 {`,
 		". TestLateCopiesOfAnsweredClaims",
 	},
 	{
 		"every claim that was refused at once is remembered for a TTL", "table/requests.go",
-		`c.tomb.acked = true // by this answer`,
-		`_ = c.tomb.acked`,
+		`t.tomb(c).acked = true // by this answer`,
+		`_ = t.tomb(c).acked`,
 		". TestLateCopiesOfAnsweredClaims",
 	},
 	{
