@@ -27,7 +27,7 @@ func nextSchema(t *testing.T, migration string) *migrations.Schema {
 	}
 	s := migrations.New(fstest.MapFS{
 		"00001_locks.sql": {Data: first},
-		"00002_next.sql":  {Data: []byte("-- +goose Up\n" + migration)},
+		"00002_next.sql":  {Data: []byte(migration)},
 	}, ".")
 	return &s
 }

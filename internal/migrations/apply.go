@@ -3,14 +3,18 @@ package migrations
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
-
-	"github.com/pressly/goose/v3"
-	goosedb "github.com/pressly/goose/v3/database"
+	"io/fs"
+	"strings"
 )
 
 // Querier is a pool of connections or one of them.
-type Querier = goosedb.DBTxConn
+type Querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
 
 // Store is the part of a migration that depends on the engine: the lock and the version.
 type Store interface {
@@ -26,100 +30,82 @@ type Store interface {
 	Record(ctx context.Context, q Querier, version int) error
 }
 
-// Apply applies the migrations that the database lacks.
+// Apply applies the migrations that the database lacks. If it fails, or the process ends, another
+// Apply goes on.
 func (s Schema) Apply(ctx context.Context, pool *sql.DB, store Store) error {
-	lock := &locker{store: store, latest: s.Latest}
-	provider, err := goose.NewProvider(goose.DialectCustom, pool, s.Files,
-		goose.WithStore(versionStore{store}),
-		goose.WithSessionLocker(lock),
-		goose.WithIsolateDDL(true), // no transactions but the store's
-		goose.WithDisableGlobalRegistry(true))
+	conn, err := pool.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := provider.Up(ctx); err != nil {
+	defer conn.Close()
+	if err := store.Lock(ctx, conn); err != nil {
 		return err
 	}
-	if lock.unchecked != nil {
-		return lock.unchecked
+	err = s.bringUp(ctx, conn, store)
+	return errors.Join(err, store.Unlock(ctx, conn, err == nil))
+}
+
+// bringUp applies the migrations under the lock.
+func (s Schema) bringUp(ctx context.Context, conn *sql.Conn, store Store) error {
+	version, err := store.Version(ctx, conn) // another process may have applied them meanwhile
+	if err != nil {
+		return err
 	}
-	version, err := store.Version(ctx, pool)
+	for _, name := range s.names() {
+		if number(name) <= version {
+			continue
+		}
+		text, err := fs.ReadFile(s.Files, name)
+		if err == nil {
+			err = run(ctx, conn, string(text))
+		}
+		if err == nil {
+			err = store.Record(ctx, conn, number(name))
+		}
+		if err != nil {
+			return fmt.Errorf("migration %s: %w", name, err)
+		}
+	}
+	version, err = store.Version(ctx, conn)
 	if err == nil && version != s.Latest {
 		err = fmt.Errorf("the tables have version %d after they were brought to version %d", version, s.Latest)
 	}
 	return err
 }
 
-// locker is a Store as goose's SessionLocker.
-type locker struct {
-	store     Store
-	latest    int
-	unchecked error // why the version could not be read after the migrations: they were undone
-}
-
-// SessionLock implements goose's SessionLocker.
-func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	return l.store.Lock(ctx, conn)
-}
-
-// SessionUnlock implements goose's SessionLocker.
-func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	version, err := l.store.Version(ctx, conn)
-	l.unchecked = err
-	return l.store.Unlock(ctx, conn, err == nil && version == l.latest)
-}
-
-// versionStore is a Store as goose's Store. goose also asks it before the lock.
-type versionStore struct{ store Store }
-
-// Tablename implements goose's Store.
-func (versionStore) Tablename() string { return "migrations" }
-
-// TableExists implements goose's Store. It says that there is nothing to create, because goose
-// would create it before the lock.
-func (versionStore) TableExists(context.Context, goosedb.DBTxConn) (bool, error) { return true, nil }
-
-// CreateVersionTable implements goose's Store.
-func (versionStore) CreateVersionTable(context.Context, goosedb.DBTxConn) error { return nil }
-
-// Insert implements goose's Store.
-func (s versionStore) Insert(ctx context.Context, q goosedb.DBTxConn, r goosedb.InsertRequest) error {
-	return s.store.Record(ctx, q, int(r.Version))
-}
-
-// Delete implements goose's Store. No migration can be undone.
-func (versionStore) Delete(context.Context, goosedb.DBTxConn, int64) error {
-	return goosedb.ErrNotImplemented
-}
-
-// GetMigration implements goose's Store.
-func (s versionStore) GetMigration(ctx context.Context, q goosedb.DBTxConn,
-	version int64) (*goosedb.GetMigrationResult, error) {
-	latest, err := s.GetLatestVersion(ctx, q)
-	if err == nil && version > latest {
-		err = goosedb.ErrVersionNotFound
-	}
+// run executes the statements of a migration one by one, because not every driver takes several.
+func run(ctx context.Context, conn *sql.Conn, text string) error {
+	all, err := statements(text)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &goosedb.GetMigrationResult{IsApplied: true}, nil
+	for _, statement := range all {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// GetLatestVersion implements goose's Store.
-func (s versionStore) GetLatestVersion(ctx context.Context, q goosedb.DBTxConn) (int64, error) {
-	version, err := s.store.Version(ctx, q)
-	return int64(version), err
-}
-
-// ListMigrations implements goose's Store.
-func (s versionStore) ListMigrations(ctx context.Context, q goosedb.DBTxConn) ([]*goosedb.ListMigrationsResult, error) {
-	latest, err := s.GetLatestVersion(ctx, q)
-	if err != nil {
-		return nil, err
+// statements splits a migration. A statement ends with a semicolon at the end of a line, which a
+// comment may follow. No string of a migration has "--", or a semicolon at the end of a line.
+func statements(text string) ([]string, error) {
+	var all []string
+	var open strings.Builder
+	for line := range strings.Lines(text) {
+		code, _, _ := strings.Cut(line, "--")
+		code = strings.TrimSpace(code)
+		if code == "" && open.Len() == 0 {
+			continue
+		}
+		open.WriteString(line)
+		if strings.HasSuffix(code, ";") {
+			all = append(all, open.String())
+			open.Reset()
+		}
 	}
-	var applied []*goosedb.ListMigrationsResult
-	for v := latest; v >= 0; v-- {
-		applied = append(applied, &goosedb.ListMigrationsResult{Version: v, IsApplied: true})
+	if strings.TrimSpace(open.String()) != "" {
+		return nil, fmt.Errorf("the last statement has no semicolon: %q", open.String())
 	}
-	return applied, nil
+	return all, nil
 }

@@ -49,7 +49,7 @@ func (sqlite) Record(ctx context.Context, q Querier, version int) error {
 func schemaOf(texts ...string) Schema {
 	files := fstest.MapFS{}
 	for i, text := range texts {
-		files["0000"+string(rune('1'+i))+"_x.sql"] = &fstest.MapFile{Data: []byte("-- +goose Up\n\n" + text)}
+		files["0000"+string(rune('1'+i))+"_x.sql"] = &fstest.MapFile{Data: []byte(text)}
 	}
 	return New(files, ".")
 }
@@ -115,5 +115,18 @@ func TestFailedMigrationIsUndone(t *testing.T) {
 		if _, err := pool.Exec("SELECT * FROM a"); err == nil {
 			return // the last read is after the commit
 		}
+	}
+}
+
+// A statement ends at the end of a line, and neither comments nor their semicolons are statements.
+func TestStatementsEndWithLines(t *testing.T) {
+	got, err := statements("-- SELECT 1;\n\nCREATE TABLE a ( -- one; two;\n  n INT, -- three;\n\n-- four;\n" +
+		"  m TEXT DEFAULT ';x'\n); -- done\n-- last;\nDROP TABLE b;")
+	if err != nil || len(got) != 2 || !strings.HasPrefix(got[0], "CREATE TABLE a") ||
+		!strings.Contains(got[0], "m TEXT") || got[1] != "DROP TABLE b;" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := statements("DROP TABLE a;\nDROP TABLE b"); err == nil || !strings.Contains(err.Error(), "DROP TABLE b") {
+		t.Errorf("a statement without its end: %v", err)
 	}
 }

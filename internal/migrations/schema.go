@@ -1,6 +1,6 @@
 // Package migrations brings the tables of a database up to date: a folder of SQL files, each
-// applied once, in the order of the numbers that their names begin with. goose splits and runs the
-// files; the engine says how to keep other processes out and where the version is stored.
+// applied once, in the order of the numbers that their names begin with. The engine says how to
+// keep other processes out and where the version is stored.
 //
 //	Lock ── Version ──> apply each newer file, Record its number ──> Unlock(done)
 //
@@ -43,7 +43,7 @@ func (s Schema) names() []string {
 	return names
 }
 
-// number is the number that the name of a migration begins with. goose refuses other names.
+// number is the number that the name of a migration begins with.
 func number(name string) int {
 	digits, _, _ := strings.Cut(name, "_")
 	n, _ := strconv.Atoi(digits)
@@ -59,7 +59,7 @@ func (s Schema) Script(record func(version int) string) string {
 	var b strings.Builder
 	for _, name := range s.names() {
 		text, _ := fs.ReadFile(s.Files, name) // it is embedded
-		fmt.Fprintf(&b, "\n%s\n", strings.ReplaceAll(string(text), "-- +goose Up\n\n", ""))
+		fmt.Fprintf(&b, "\n%s\n", text)
 		b.WriteString(record(number(name)))
 	}
 	return b.String()

@@ -100,7 +100,7 @@ var house = []room{
 	{"internal/deadlines", "", ""},                                    // when a client renews, and when its holds are over
 	{"internal/roundtrip", "", ""},                                    // the context of one call of an engine
 	{"internal/calls", ".", ""},                                       // calls that share a commit
-	{"internal/migrations", "", "github.com/pressly/goose/v3"},        // brings tables of databases up to date
+	{"internal/migrations", "", ""},                                   // brings tables of databases up to date
 	// watchers: whom a change concerns, reads for them, what they have received
 	{"internal/watching", ".", ""},
 	{"examples/transactions", ".", ""}, // runs on every engine

@@ -9,11 +9,10 @@
 -- Columns that end in _ns are nanoseconds. Instants count from the creation of the file, on
 -- the computer's boot clock; the count stops while the computer is off. NULL means without end.
 --
--- goose applies all migrations and records their numbers in one transaction (see migrate.go),
+-- Apply applies all migrations and records their numbers in one transaction (see migrate.go),
 -- which sets user_version and meta.layout to the number of the latest. A statement ends with
 -- the line that ends in a semicolon.
 
--- +goose Up
 PRAGMA application_id = 0x6c6f636b; -- "lock"
 
 CREATE TABLE meta (

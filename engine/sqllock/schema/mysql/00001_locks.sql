@@ -12,8 +12,6 @@
 -- Each statement commits by itself, and a migration that was interrupted is repeated from its
 -- start: every statement must succeed when its result is already there.
 
--- +goose Up
-
 -- A transaction that writes a session or its claims locks the session's row and increments its version.
 CREATE TABLE IF NOT EXISTS {sessions} (
     id          VARBINARY(128) PRIMARY KEY,

@@ -9,8 +9,6 @@
 -- clock; NULL means without end. Names in braces get the schema's name before them.
 -- Paths and sessions are compared byte by byte.
 
--- +goose Up
-
 -- A transaction that writes a session or its claims locks the session's row and increments its version.
 CREATE TABLE {sessions} (
     id          text COLLATE "C" PRIMARY KEY,
