@@ -8,9 +8,16 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
+// lsOptions are the arguments of lk ls.
+type lsOptions struct {
+	path  lockkeeper.Path
+	json  bool
+	long  bool
+	watch bool
+}
+
 func (a *app) newLs() *cobra.Command {
-	var path lockkeeper.Path
-	var asJSON, long bool
+	o := &lsOptions{}
 	cmd := &cobra.Command{
 		Use:        "ls [PATH]",
 		SuggestFor: []string{"ps", "status"},
@@ -18,6 +25,11 @@ func (a *app) newLs() *cobra.Command {
 		Long: `List holders, waiters and freezes: all, or those at PATH, above it and below it. Holders
 come first, then waiters in the order of their line. While the disk of a server is full,
 lk prints the last safe state and its age.
+
+With --watch, lk prints the list again after every change, until Ctrl-C ends it: in place on
+a terminal, else in blocks that begin with the time. With --json each list is one object on
+a line: time, claims, and error while the list is old because the engine can't be reached.
+Rapid changes may be merged. See lk watch for the changes themselves.
 
 With --json, each claim or freeze is one object on a line. Durations are in seconds.
 Members without a value are left out.
@@ -44,33 +56,40 @@ Members without a value are left out.
   # with the claims, for lk revoke --claim
   lk ls --long
 
+  # stay, and show every change
+  lk ls --watch mydatabase
+
   # all holders, for a script
   lk ls --json | jq -r 'select(.state == "held").as'`,
-		Args: a.checked(func(_ *cobra.Command, args []string) { path = a.onePath(args) }),
+		Args: a.checked(func(_ *cobra.Command, args []string) { o.path = a.onePath(args) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			if o.watch {
+				return a.watchList(cmd.Context(), o)
+			}
 			client, err := a.look(cmd.Context())
 			if err != nil || client == nil {
 				return err
 			}
 			defer client.Close()
-			return a.list(cmd, client.Client, path, asJSON, long)
+			return a.list(cmd, client.Client, o)
 		}),
 	}
-	cmd.Flags().BoolVarP(&long, "long", "l", false, "also list the names of claims, for lk revoke --claim")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line; durations are in seconds")
+	cmd.Flags().BoolVarP(&o.long, "long", "l", false, "also list the names of claims, for lk revoke --claim")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print the list again after every change, until Ctrl-C")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print one JSON object a line; durations are in seconds")
 	return cmd
 }
 
-func (a *app) list(cmd *cobra.Command, client *lockkeeper.Client, path lockkeeper.Path, asJSON, long bool) error {
-	rows, empty := newTable(a.stdout, long), true
-	for status, err := range client.List(cmd.Context(), lockkeeper.Query{Meets: path, Stale: true}) {
+func (a *app) list(cmd *cobra.Command, client *lockkeeper.Client, o *lsOptions) error {
+	rows, empty := newTable(a.stdout, o.long), true
+	for status, err := range client.List(cmd.Context(), lockkeeper.Query{Meets: o.path, Stale: true}) {
 		if err != nil {
 			if err = a.asOf(err); err != nil {
 				return err
 			}
 			break
 		}
-		if asJSON {
+		if o.json {
 			if err := writeJSON(a.stdout, status); err != nil {
 				return err
 			}
@@ -82,12 +101,16 @@ func (a *app) list(cmd *cobra.Command, client *lockkeeper.Client, path lockkeepe
 		}
 		rows.rows(status)
 	}
-	if empty && !asJSON {
-		where := ""
-		if path != "" {
-			where = ", at " + string(path) + ", above it or below it"
-		}
-		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits%s\n", where)
+	if empty && !o.json {
+		fmt.Fprintf(a.stderr, "lk: %s\n", nothingListed(o.path))
 	}
 	return rows.flush()
+}
+
+// nothingListed says that a list is empty.
+func nothingListed(path lockkeeper.Path) string {
+	if path == "" {
+		return "nothing is held, and nobody waits"
+	}
+	return "nothing is held, and nobody waits, at " + string(path) + ", above it or below it"
 }

@@ -1,0 +1,56 @@
+package cells_test
+
+import (
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper/internal/cells"
+)
+
+// Clean leaves nothing that moves the cursor, changes colours or reverses text.
+func TestCleanEscapes(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain a/b":     "plain a/b",
+		"\x1b[2Jgone":   `\u001b[2Jgone`,
+		"two\nlines\t":  `two\u000alines\u0009`,
+		"c1 \u009b2J":   `c1 \u009b2J`,
+		"\u202eesrever": `\u202eesrever`,
+		"a\u200bb":      `a\u200bb`,
+		"bad \xff\xc3":  `bad \xff\xc3`,
+		"real \ufffd":   "real \ufffd",
+		"漢字 é":          "漢字 é",
+	} {
+		if got := cells.Clean(text); got != want {
+			t.Errorf("Clean(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Wide characters take two columns, combining marks none; Fit always returns the width asked for.
+func TestFitCountsColumns(t *testing.T) {
+	for _, c := range []struct {
+		text    string
+		width   int
+		columns int
+		want    string
+	}{
+		{"abc", 3, 5, "abc  "},
+		{"abc", 3, 3, "abc"},
+		{"abcd", 4, 3, "ab~"},
+		{"漢字漢", 6, 6, "漢字漢"},
+		{"漢字漢", 6, 5, "漢字~"},
+		{"漢字漢", 6, 4, "漢~ "},
+		{"e\u0301e\u0301e\u0301", 3, 2, "e\u0301~"},
+		{"😀x", 3, 3, "😀x"},
+		{"abc", 3, 1, "~"},
+		{"漢", 2, 1, "~"},
+		{"abc", 3, 0, ""},
+		{"", 0, 2, "  "},
+	} {
+		if got := cells.Width(c.text); got != c.width {
+			t.Errorf("%q has width %d, want %d", c.text, got, c.width)
+		}
+		if got := cells.Fit(c.text, c.columns); got != c.want || cells.Width(got) != max(0, c.columns) {
+			t.Errorf("Fit(%q, %d) = %q, want %q", c.text, c.columns, got, c.want)
+		}
+	}
+}
