@@ -250,7 +250,8 @@ func (c *Client) freezeAnswered(id uint64) {
 	c.raiseLowestOpen()
 }
 
-// Thaw ends the freeze of the path; ErrNotHeld if there is none.
+// Thaw ends the freeze of the path; ErrNotHeld if there is none. If the client had to repeat the
+// request because its answer was lost, Thaw returns nil also if there is none then (R18).
 func (c *Client) Thaw(ctx context.Context, path string) error {
 	p, err := parseFreezable(path)
 	if err != nil {
@@ -266,7 +267,15 @@ func (c *Client) operate(ctx context.Context, op string, path Path, e Ending) er
 	if err := c.guarantees.RefuseEnding(&e); err != nil {
 		return wrap(op, path, err)
 	}
-	err := c.call(ctx, c.retryBound(), func(ctx context.Context, k Key) error { return c.engine.End(ctx, k, e) })
+	sent := false // an earlier request may have arrived: its answer is missing
+	err := c.call(ctx, c.retryBound(), func(ctx context.Context, k Key) error {
+		err := c.engine.End(ctx, k, e)
+		if e.Kind == Thaw && sent && errors.Is(err, ErrNotHeld) {
+			return nil
+		}
+		sent = sent || err != nil && !isRefusal(err) && !errors.Is(err, ErrSession)
+		return err
+	})
 	if err != nil {
 		return wrap(op, path, err)
 	}

@@ -55,8 +55,9 @@ type Engine interface {
 	Claim(ctx context.Context, k Key, w Want) (Status, error)
 
 	// End ends the claim, session or freeze that e names. It returns nil if that has ended already,
-	// and ErrNotHeld if it never existed. A caller ends a claim only after the engine has answered
-	// the claim, or under a newer epoch.
+	// and ErrNotHeld if it never existed. A freeze has no id, and an engine forgets it with its end:
+	// a Thaw that is repeated after a lost answer may return ErrNotHeld (R18). A caller ends a claim
+	// only after the engine has answered the claim, or under a newer epoch.
 	End(ctx context.Context, k Key, e Ending) error
 
 	// List yields the claims that q selects, each with blockers and position unless q is brief. A

@@ -274,11 +274,13 @@
 // R18 operators. A freeze of a path acts as a held exclusive target on it would, but holders do not
 // notice it. A freeze may also name lockkeeper.Root, which covers all paths and can't be locked: it
 // acts as a freeze of every tree. A freeze lasts for a duration, unless another freeze of the same
-// path replaces it or it is thawed. A revocation of a waiting claim ends the claim. A revocation of a
-// held claim sets an operator's ask, whose end is the TTL of the claim's session, or DefaultTTL, after
-// that moment; at that end the claim ends as revoked whether or not anybody waits. A forced
-// revocation ends it at once. A second revocation never moves the end to later. The holder is
-// notified of the end with the operator's note and name.
+// path replaces it or it is thawed. To thaw a path that is not frozen is refused as not held. A thaw
+// names a path and no freeze, so its repetition cannot tell whether it worked: a client that repeats
+// one without an answer takes that refusal for success. A revocation of a waiting claim ends the
+// claim. A revocation of a held claim sets an operator's ask, whose end is the TTL of the claim's
+// session, or DefaultTTL, after that moment; at that end the claim ends as revoked whether or not
+// anybody waits. A forced revocation ends it at once. A second revocation never moves the end to
+// later. The holder is notified of the end with the operator's note and name.
 //
 // R19 restart. [Restart] makes every session resume. A session that was attached since the last
 // restart gets its whole TTL again, because the engine may have answered renewals and lost them. A
