@@ -17,8 +17,8 @@ import (
 // granted, releases a grant whose caller has gone, repeats calls without an answer, and counts the
 // handles of a hold.
 //
-// It is safe for concurrent use. One goroutine serves a client, however many claims it has; a
-// waiting claim needs none.
+// It is safe for concurrent use. One goroutine serves a client, and another one at times, however many
+// claims it has; a waiting claim needs none.
 //
 // Errors are [*Error]. ErrNotAcquired means taken. ErrUnavailable means that the engine could not
 // be reached, or that the outcome is unknown; the client then releases what may be left, in the
@@ -66,6 +66,7 @@ type Client struct {
 	ackRenewals    int           // renewals that are still needed to acknowledge an end
 	retryAt        time.Duration // no renewal starts earlier
 	retries        int
+	finishing      bool          // a goroutine works on an unfinished claim
 	finishAt       time.Duration // no work on an unfinished claim starts earlier
 	finishFailures int           // failures of that work in a row
 	ticker         *time.Timer

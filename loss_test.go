@@ -96,6 +96,33 @@ func TestAWaitEndsWithItsSession(t *testing.T) {
 	})
 }
 
+// A holder hears of an engine that does not answer any more while a quarter of its TTL is left, also if
+// callers that gave up just then left work for the client to do.
+func TestWorkLeftByCallersDelaysNoRenewal(t *testing.T) {
+	for after := range 20 {
+		bubble(t, func(t *tester, f *fake, c *client) {
+			h := must(t)(c.Lock(background, "a"))
+			f.with(func() { f.wait = true })
+			ctx, giveUp := context.WithCancel(background)
+			gaveUp := make(chan error, 1)
+			go func() {
+				_, err := c.Lock(ctx, "b")
+				gaveUp <- err
+			}()
+			time.Sleep(ttl + time.Duration(after)*ttl/60)
+			f.with(func() { f.loseRequest = swallow })
+			giveUp()
+			for h.RenewError() == nil && h.Err() == nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if left := h.Remaining(); left < ttl/4 {
+				t.Errorf("with %s of %s left the holder hears that no renewal succeeds: %v", left, ttl, h.RenewError())
+			}
+			wantErr(t, <-gaveUp, lockkeeper.ErrUnavailable)
+		})
+	}
+}
+
 func TestRenewsEveryThirdEarlierOnly(t *testing.T) {
 	bubble(t, func(t *tester, f *fake, c *client) {
 		must(t)(c.Lock(background, "a"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/deadlines"
@@ -146,10 +147,13 @@ func (c *Client) wakeWorker() {
 	}
 }
 
-// serve is the client's goroutine: until Close it renews the session, and finishes the claims that
-// callers left unfinished.
+// serve is the client's goroutine: until Close it renews the session, and starts another goroutine for
+// each claim that a caller left unfinished, one after the other. So a call that an engine does not
+// answer delays no renewal: a failed one has to be known while much of the TTL is left.
 func (c *Client) serve() {
 	defer close(c.stopped)
+	var finisher sync.WaitGroup
+	defer finisher.Wait()
 	timer := time.NewTimer(tick)
 	defer timer.Stop()
 	for c.life.Err() == nil {
@@ -158,7 +162,13 @@ func (c *Client) serve() {
 		case renew:
 			c.renew()
 		case cl != nil:
-			c.finishClaim(cl)
+			finisher.Go(func() {
+				c.finishClaim(cl)
+				c.mu.Lock()
+				c.finishing = false
+				c.wakeWorker()
+				c.unlock()
+			})
 		default:
 			timer.Reset(wait)
 			select {
@@ -170,7 +180,8 @@ func (c *Client) serve() {
 	}
 }
 
-// nextJob returns the next job of the goroutine: to renew, to finish a claim, or to wait.
+// nextJob returns the next job of the goroutine: to renew, to finish a claim, after which finishing is
+// false again, or to wait.
 func (c *Client) nextJob() (renew bool, unfinished *claim, wait time.Duration) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -193,10 +204,14 @@ func (c *Client) nextJob() (renew bool, unfinished *claim, wait time.Duration) {
 		return true, nil, 0
 	}
 	for _, cl := range c.unfinished {
+		if c.finishing {
+			break // its end wakes this goroutine
+		}
 		if cl.inFlight > 0 || cl.endInFlight {
 			continue // another goroutine works on it, and wakes this one if that fails
 		}
 		if now >= c.finishAt {
+			c.finishing = true
 			return false, cl, 0
 		}
 		next = min(next, c.finishAt)
