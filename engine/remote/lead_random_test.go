@@ -27,7 +27,10 @@ func TestEachCallGetsItsOwnAnswer(t *testing.T) {
 
 func answerAtRandom(t *testing.T, r *rand.Rand) {
 	p := newPuppet(t)
-	p.engine.conn.lead.enough = 8 // more would be rare here
+	c := p.engine.conn
+	c.Lock()
+	c.lead.enough = 8 // more would be rare here
+	c.Unlock()
 	defer p.close()
 	requests := make(chan *wire.Request, 100)
 	go func() {
