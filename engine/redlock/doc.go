@@ -117,14 +117,17 @@
 // still lists a claim proves nothing. At an Attach, and so at a takeover, a claim goes on only if a majority
 // of the servers had both the session and the claim; otherwise it has ended:
 //
-//	            A               B                  C                 claim of the session
-//	        has both        has both           any             ──> goes on
-//	        has both        lacks the claim    lacks either    ──> ended
-//	        has both        lacks either       no answer       ──> ended; the vote stays as long as A promised
+//	A               B                  C                 claim of the session
+//	has both        has both           any             ──> goes on
+//	has both        lacks the claim    lacks either    ──> ended
+//	has both        lacks either       no answer       ──> ended; the vote stays as long as A promised
 //
 // In the last case the former party may still count on the votes of A and C. Its client relies on the hold
-// until it gets the answer to the Attach, or until the end that it knew. "lk serve" attaches for names, HTTP
-// claims and clients that come from another server, so several of them may share one set.
+// until it gets the answer to the Attach, or until the end that it knew. A claim that goes on with too few votes
+// for a hold, because servers do not answer, waits; its party returns none of its votes that long.
+//
+// "lk serve" attaches for names, HTTP claims and clients that come from another server, so several of them
+// may share one set.
 //
 // # A polite steal
 //

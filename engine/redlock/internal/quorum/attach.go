@@ -316,7 +316,7 @@ func (p *Party) install(a *attempt, now time.Duration) {
 		return
 	}
 	if s != nil && s.epoch < a.spec.Epoch {
-		p.closeSession(s) // another party had it meanwhile: what this one knew of it is out of date
+		p.closeSession(s, errSession) // another party had it meanwhile: what this one knew of it is out of date
 		s = nil
 	}
 	if s == nil {

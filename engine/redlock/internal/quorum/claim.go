@@ -21,7 +21,8 @@ type claim struct {
 	id      uint64
 	want    lockkeeper.Want // as the caller sent it; of an adopted claim what its record says
 	record  WantRecord
-	adopted bool // from the servers, by a takeover: the caller's Want is unknown
+	adopted bool          // from the servers, by a takeover: the caller's Want is unknown
+	relied  time.Duration // of an adopted one: until when its client may act on votes that the former party counted
 	at      []ballot
 
 	phase       phase
@@ -369,8 +370,12 @@ func (p *Party) finish(c *claim, why lockkeeper.Reason, text string, now time.Du
 	if c.phase == held && !c.closed && c.lapse == lockkeeper.NoReason && why != lockkeeper.Overdue {
 		c.keepUntil = c.session.limit()
 	}
+	if c.phase == waiting && !c.closed && p.mayBeHeld(c, now) {
+		c.keepUntil = c.relied
+	}
 	c.phase, c.reason, c.text, c.since, c.asked = ended, why, text, now, nil
 	s := c.session
+	p.unname(c)
 	s.live--
 	s.graves = append(s.graves, c)
 	for i := range c.at {
@@ -401,6 +406,10 @@ func (p *Party) push(c *claim, now time.Duration) {
 		b := &c.at[i]
 		if now < b.full && (c.phase != ended || !b.endDone) {
 			c.retryAt = min(c.retryAt, b.full)
+			continue
+		}
+		if c.phase == ended && !b.endDone && p.ahead(c.session, i) {
+			c.retryAt = min(c.retryAt, now+retryPause)
 			continue
 		}
 		if c.phase == ended {

@@ -19,7 +19,8 @@ func (p *Party) Describe(now time.Duration) string {
 		for i := range s.seats {
 			t := &s.seats[i]
 			fmt.Fprintf(&b, "\t\tserver %d promises %v", i, t.promise-now)
-			flags(&b, "joined", t.joined, "absent", t.absent, "displaced", t.other != 0, "attaching", t.attaching,
+			flags(&b, "joined", t.joined, "absent", t.absent, "displaced", t.other != 0,
+				"ahead", p.ahead(s, i), "attaching", t.attaching,
 				"renewing", t.renewing, "restoring", t.restoring)
 		}
 		for _, id := range slices.Sorted(maps.Keys(s.claims)) {

@@ -120,9 +120,13 @@ func (c *claim) slowest() time.Duration {
 }
 
 // endExecuted records that a server has executed the End or the Lapse of c, or can't have the claim.
-func (p *Party) endExecuted(c *claim, i int, k Kind, o Outcome) {
+func (p *Party) endExecuted(c *claim, i int, k Kind, r *Reply) {
+	o := r.Outcome
 	if o == Full || k != End && k != Lapse {
 		return
+	}
+	if o == OtherEpoch && p.attaching(c.session.id, r.Epoch) {
+		return // it is due under that epoch: see ahead
 	}
 	b := &c.at[i]
 	if k == End || o == NoSession {
@@ -179,7 +183,7 @@ func (c *claim) listed(i int, st *ClaimState) {
 
 // leave ends a session and all its claims.
 func (p *Party) leave(s *session, call CallID, now time.Duration) {
-	p.closeSession(s)
+	p.closeSession(s, nil)
 	s.left = true
 	p.beginErrand(&errand{
 		calls: []CallID{call}, until: now + max(s.clientEnd-now, s.ttl),

@@ -158,3 +158,40 @@ func TestPartyForgetsWhatItKnewWhenItsSessionComesBack(t *testing.T) {
 		t.Errorf("it came back: %+v", st)
 	}
 }
+
+// A party dies whose hold has the votes of two servers, and one of these is away. The third one voted for a rival,
+// which goes first in the order of queues. The heir finds one vote for the hold. It keeps that vote until the end that
+// the client knows: the client may not get the answer to its Attach.
+func TestTakeoverReturnsNoVoteOfAHold(t *testing.T) {
+	s := newSim(t, 3, 3, 9)
+	u, v := s.user(0, "u"), s.user(1, "v")
+	s.cut[link{v.p, 0}], s.cut[link{v.p, 2}] = true, true
+	w := want("a", lockkeeper.Forever)
+	w.ID = 1
+	v.p.Claim(s.now, v.key, w)
+	s.collect(v.p)
+	s.run(10 * time.Millisecond)
+	s.must(u.claim(want("a", time.Second)), lockkeeper.Held, 0)
+	end := s.now + u.renew().TTL
+	clear(s.cut)
+	for i := range 3 {
+		s.cut[link{u.p, i}] = true
+	}
+	s.dead[2] = true
+	heir := &user{sim: s, p: s.parties[2], key: u.key, id: u.id, ttl: u.ttl}
+	s.must(heir.attach(1).Claims[0], lockkeeper.Waiting, 0)
+	for s.now < end-lockkeeper.Margin(u.ttl) {
+		if st := v.latest(1); st.State == lockkeeper.Held {
+			t.Fatalf("the rival holds %s before the end that the holder knows", end-s.now)
+		}
+		heir.renew()
+		v.renew()
+		s.run(100 * time.Millisecond)
+	}
+	for range 4 {
+		s.run(2 * time.Second)
+		heir.renew()
+		v.renew()
+	}
+	s.must(v.latest(1), lockkeeper.Held, 0)
+}

@@ -42,6 +42,7 @@ type seat struct {
 	absent      bool          // it has no such session: Restore is next
 	absentAt    time.Duration // when the party learned that
 	other       uint64        // it has the session under this newer epoch
+	attached    uint64        // it has the session under this epoch of an attempt of this party
 	voided      bool          // its votes were void once: messages do not count there any more
 	since       uint64        // replies to requests with lower numbers do not count
 
@@ -91,7 +92,14 @@ var errSession = &lockkeeper.Error{Err: lockkeeper.ErrSession}
 
 // usable reports whether requests of s to a server can be executed there.
 func (p *Party) usable(s *session, server int) bool {
-	return p.up[server] && !s.seats[server].absent && s.seats[server].other == 0
+	seat := &s.seats[server]
+	return p.up[server] && !seat.absent && seat.other == 0 && !p.ahead(s, server)
+}
+
+// ahead reports whether a server has accepted an attempt of this party. It refuses requests under the present
+// epoch. When the attempt has a majority, they are sent under its epoch.
+func (p *Party) ahead(s *session, server int) bool {
+	return s.seats[server].attached > s.epoch && p.attaching(s.id, s.seats[server].attached)
 }
 
 // sessionReply takes the reply to a request of a session.
@@ -117,7 +125,7 @@ func (p *Party) sessionReply(f flight, number uint64, sent time.Duration, r Repl
 		if r.Outcome == Full {
 			c.at[i].full = now + fullPause
 		}
-		p.endExecuted(c, i, f.kind, r.Outcome)
+		p.endExecuted(c, i, f.kind, &r)
 	}
 	all := number >= seat.since && p.takeReply(f, number, sent, r, now)
 	if p.superseded(s, now) {
@@ -179,7 +187,11 @@ func (p *Party) takeReply(f flight, number uint64, sent time.Duration, r Reply, 
 // displacedAt records that a server has the session under a higher epoch, of another party. It returns
 // false if the epoch is that of an attempt of this party.
 func (p *Party) displacedAt(s *session, server int, epoch uint64) bool {
-	if epoch <= s.epoch || p.attaching(s.id, epoch) {
+	if p.attaching(s.id, epoch) {
+		s.seats[server].attached = epoch
+		return false
+	}
+	if epoch <= s.epoch {
 		return false
 	}
 	p.void(s, server)
@@ -296,7 +308,7 @@ func (p *Party) superseded(s *session, now time.Duration) bool {
 // supersede ends s because another party has it, or left it.
 func (p *Party) supersede(s *session, now time.Duration) {
 	p.out.Notices = append(p.out.Notices, Notice{Session: s.id, Epoch: s.epoch})
-	p.closeSession(s)
+	p.closeSession(s, errSession)
 }
 
 // expire ends s because its deadline has passed without a renewal that reached the client.
@@ -306,18 +318,22 @@ func (p *Party) expire(s *session, now time.Duration) {
 			p.finish(c, lockkeeper.Expired, "", now)
 		}
 	}
-	p.closeSession(s)
+	p.closeSession(s, nil)
 }
 
-// closeSession forgets s. Its calls that wait are refused.
-func (p *Party) closeSession(s *session) {
+// closeSession forgets s. Its calls that wait are refused; those that end a claim get the answer end, which is
+// nil if all claims are over.
+func (p *Party) closeSession(s *session, end error) {
 	s.over = true
 	delete(p.sessions, s.id)
 	p.timers.set(&s.timer, never)
 	p.answerAll(s.renewals, errSession)
 	for _, c := range s.inOrder() {
+		if c.phase == ended {
+			p.unname(c)
+		}
 		p.answerAll(c.callers, errSession)
-		p.answerAll(c.enders, nil)
+		p.answerAll(c.enders, end)
 		p.timers.set(&c.timer, never)
 	}
 }

@@ -46,7 +46,7 @@ func (p *Party) resolveSplit(c *claim, now time.Duration) {
 		return
 	}
 	best := p.bestRival(c)
-	if best == nil || !p.mayReturn(c, best, now) {
+	if best == nil || !p.mayReturn(c, best, now) || p.mayBeHeld(c, now) {
 		return
 	}
 	if best.votes >= p.majority {
@@ -87,7 +87,7 @@ func (p *Party) returnVotes(c *claim, now time.Duration) {
 		return
 	}
 	best := p.bestRival(c)
-	if best == nil || p.currentVotes(c, now) >= p.majority {
+	if best == nil || p.currentVotes(c, now) >= p.majority || p.mayBeHeld(c, now) {
 		return
 	}
 	for i := range c.at {

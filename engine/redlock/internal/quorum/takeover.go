@@ -20,10 +20,11 @@ import (
 //	had < majority, and answers in flight ──> the attempt waits for them, until patience is over
 //	had < majority ─────────────────────────> ended
 //
-// A majority of the promises may still stand then, for servers that did not answer: the client acts until
-// it gets the answer to the Attach, at most until the end that it knew before. So votes of a claim that
-// ends like this stay as long as their servers have promised, unless a majority had no such session: then that
-// end has passed.
+// A claim that goes on may have been a hold, of which this party finds too few votes: other servers with its votes
+// do not answer. It waits then, or ends. Its client acts until it gets the answer to the Attach, at most until
+// the end that it knew before. So the votes that are found stay as long as their servers have promised: they are
+// neither returned for a rival nor ended, unless the client ends the claim. If a majority had no such session,
+// that end has passed.
 //
 // What this party knows of claims of its own says more than the lists, as long as no other party had the
 // session meanwhile. They end if a majority of the servers did not have the session.
@@ -75,6 +76,18 @@ func (a *attempt) fresh() int {
 	return n
 }
 
+// unname takes a claim that ended under the present epoch from the claims that an attempt in flight names. Servers
+// may have executed the Attach before the End, and refuse that under the older epoch.
+func (p *Party) unname(c *claim) {
+	a := p.attempts[c.session.id]
+	if a == nil {
+		return
+	}
+	if i := slices.Index(a.spec.Named, c.id); i >= 0 { // requests on their way have the slice
+		a.spec.Named = slices.Delete(slices.Clone(a.spec.Named), i, i+1)
+	}
+}
+
 // endUnnamed ends the claims of this party that the attach does not name, and notes those that
 // lapsed.
 func (p *Party) endUnnamed(s *session, a *attempt, now time.Duration) {
@@ -121,6 +134,10 @@ func (p *Party) join(s *session, a *attempt, i int, r *attachReply, now time.Dur
 			continue
 		}
 		p.apply(c, i, evidence{state: st, now: r.reply.Now, sent: r.sent, got: r.at, reply: true})
+		if c.adopted && c.at[i].counts() {
+			promised := r.at + (r.reply.Until - r.reply.Now).duration() + lockkeeper.Margin(s.ttl)
+			c.relied = max(c.relied, promised)
+		}
 	}
 }
 
@@ -167,8 +184,8 @@ func (p *Party) endMinorities(a *attempt, now time.Duration) {
 		if c.phase != waiting || had[c.id] >= p.majority {
 			continue
 		}
-		if !expired {
-			c.keepUntil = p.promisedTo(c, now)
+		if expired {
+			c.relied = 0
 		}
 		n, why, text := c.endedAt()
 		if n == 0 {
@@ -179,15 +196,20 @@ func (p *Party) endMinorities(a *attempt, now time.Duration) {
 	a.adopted = nil
 }
 
-// promisedTo returns until when servers with a vote of an adopted claim may have promised to keep it.
-func (p *Party) promisedTo(c *claim, now time.Duration) time.Duration {
-	end := time.Duration(0)
+// mayBeHeld reports whether the client of an adopted claim that waits here may still act on it as a hold: the former
+// party may count on the votes that this one knows, those of servers that have not answered, and those that
+// servers have ended before their promise. While it may, no vote is given up.
+func (p *Party) mayBeHeld(c *claim, now time.Duration) bool {
+	if now >= c.relied {
+		return false
+	}
+	n := 0
 	for i := range c.at {
-		if b := &c.at[i]; b.counts() {
-			end = max(end, c.session.seats[i].promise+(now-c.session.seats[i].renewedFrom)+lockkeeper.Margin(c.session.ttl))
+		if b := &c.at[i]; b.counts() || b.ended || !c.session.seats[i].joined {
+			n++
 		}
 	}
-	return end
+	return n >= p.majority
 }
 
 // endExpired ends the claims of this party if a majority of the servers did not have the session.
