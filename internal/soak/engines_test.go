@@ -78,7 +78,7 @@ func (s *station) drive(t *testing.T) {
 func startDisk(t *testing.T, s *station) {
 	s.Dir = t.TempDir()
 	s.URL = "disk:" + s.Dir
-	s.Tooth = Tooth{Operations: 50_000, Heap: 4, Disk: 40} // a snapshot every 100,000 entries
+	s.Tooth = Tooth{Operations: 50_000, Disk: 16} // a snapshot every 100,000 entries
 }
 
 func startSQLite(t *testing.T, s *station) {
@@ -101,7 +101,7 @@ func startMariaDB(t *testing.T, s *station) {
 func (s *station) startDatabase(t *testing.T, server *testdb.Server) {
 	s.URL, s.Reopen = server.Database(t), true
 	s.serveBy(t, server)
-	s.services[0].Tooth = Tooth{Operations: 5_000, Disk: 32}
+	s.services[0].Tooth = Tooth{Operations: 5_000, Disk: 24}
 }
 
 func startRedis(t *testing.T, s *station, number int) {
@@ -170,7 +170,7 @@ func startCluster(t *testing.T, s *station) {
 		t.Fatal(err)
 	}
 	for _, v := range s.services {
-		v.Tooth = Tooth{Operations: 10_000, Heap: 16, Disk: 16} // a snapshot every 20,000 entries
+		v.Tooth = Tooth{Operations: 10_000, Heap: 6, Disk: 8} // a snapshot every 20,000 entries
 	}
 	s.URL, s.Reopen = "lk://"+strings.Join(addresses, ","), true
 }
