@@ -191,6 +191,46 @@ func TestIsolatedLeaderGrantsNothing(t *testing.T) {
 	})
 }
 
+// A holder hears that its cluster has lost the majority while a quarter of its TTL is left, also if
+// callers that give up just then leave work for its client.
+func TestHolderHearsOfALostMajority(t *testing.T) {
+	lost := map[string]func(c *cluster, s *server){
+		"cut off": func(c *cluster, s *server) { c.isolate(s, true) },
+		"stopped": func(_ *cluster, s *server) { s.stop() },
+	}
+	const ttl = time.Second
+	for how, lose := range lost {
+		for after := range 12 {
+			inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+				client := lockkeeper.New(c.visitor(0), lockkeeper.SessionTTL(ttl))
+				defer client.Close()
+				var holds []*lockkeeper.Hold
+				for _, path := range []string{"db", "site"} {
+					h, err := client.Lock(t.Context(), path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					holds = append(holds, h)
+				}
+				time.Sleep(5*ttl + time.Duration(after)*ttl/30)
+				lose(c, c.servers[1])
+				lose(c, c.servers[2])
+				soon, cancel := context.WithTimeout(t.Context(), ttl/50)
+				defer cancel()
+				if err := holds[1].Release(soon); !errors.Is(err, lockkeeper.ErrUnavailable) {
+					t.Errorf("%s: the release ended with %v", how, err)
+				}
+				for holds[0].RenewError() == nil && holds[0].Err() == nil {
+					time.Sleep(time.Millisecond)
+				}
+				if left := holds[0].Remaining(); left < ttl/4 {
+					t.Errorf("%s: with %s of %s left the holder hears of %v", how, left, ttl, holds[0].RenewError())
+				}
+			})
+		}
+	}
+}
+
 func TestNodeWithABrokenDiskStops(t *testing.T) {
 	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
 		at := c.leader()
