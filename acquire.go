@@ -9,7 +9,7 @@ import (
 // newClaim returns a claim without targets and conditions; prepare completes it.
 func (c *Client) newClaim(op string) *claim {
 	cl := &claim{client: c, op: op}
-	cl.first.claim = cl
+	cl.first, cl.room.claim = &cl.room, cl
 	return cl
 }
 
@@ -233,7 +233,7 @@ func (c *Client) await(by caller, cl *claim, final bool) (*Hold, error) {
 				cl.first.exclusive = cl.needsExclusive()
 			}
 			c.unlock()
-			return &cl.first, nil
+			return cl.first, nil
 		case ended && !final:
 			err := cl.gaveUp(by)
 			c.unlock()

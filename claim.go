@@ -37,8 +37,9 @@ type claim struct {
 	client *Client
 	op     string
 	id     uint64
-	path   Path // the first one, for messages
-	first  Hold // the handle of the caller; further ones are in more
+	path   Path  // the first one, for messages
+	first  *Hold // the handle of the caller; further ones are in more
+	room   Hold  // memory for first
 
 	phase       phase
 	sent        bool   // the engine may have it

@@ -31,11 +31,15 @@ type Client struct {
 	session     Session // without Named and Epoch
 	clock       func() time.Duration
 	logger      *slog.Logger
-	wrong       error               // the error of invalid options, which every call returns
-	key         atomic.Pointer[Key] // nil: not attached; changed with mu held
-	lowestOpen  atomic.Uint64       // Key.LowestOpen; changed with mu held
-	acked       atomic.Uint64       // Key.Acked; changed with mu held
-	life        context.Context     // of the background calls; ends with Close
+	wrong       error                       // the error of invalid options, which every call returns
+	key         atomic.Pointer[Key]         // nil: not attached; changed with mu held
+	lowestOpen  atomic.Uint64               // Key.LowestOpen; changed with mu held
+	acked       atomic.Uint64               // Key.Acked; changed with mu held
+	readyRoom   sync.Pool                   // channels of waiting slots that can receive nothing more
+	granter     SlotGranter                 // the engine, if the session may have slots; else nil
+	slots       atomic.Pointer[openedSlots] // of plain locks; nil: none
+	ids         atomic.Uint64               // the highest id so far
+	life        context.Context             // of the background calls; ends with Close
 	quit        context.CancelFunc
 	wakeup      chan struct{} // wakes the goroutine
 	stopped     chan struct{} // closed when the goroutine has ended
@@ -44,7 +48,6 @@ type Client struct {
 	mu         sync.Mutex          // guards the fields below and every claim; never held during a call of the engine
 	claims     map[uint64]*claim   // the claims that a caller still wants
 	unfinished map[uint64]*claim   // claims that the goroutine must send again or end
-	ids        uint64              // the highest id so far
 	freezing   map[uint64]bool     // freezes in flight
 	ends       map[*claim]struct{} // holds with an end of their own
 	ended      []func()            // contexts to end after unlocking
@@ -100,6 +103,9 @@ func New(e Engine, options ...ClientOption) *Client {
 		option(c)
 	}
 	c.wrong = c.session.Check(c.guarantees.NoExpiry)
+	if g, ok := e.(SlotGranter); ok && c.wrong == nil && c.session.TTL == 0 && c.prompt {
+		c.granter = g
+	}
 	c.life, c.quit = context.WithCancel(context.Background())
 	return c
 }
@@ -117,6 +123,11 @@ func (c *Client) Guarantees() Guarantees { return c.guarantees }
 // Inside the [Hold.Context] of a hold that covers the path, Lock returns at once with another
 // handle of that hold.
 func (c *Client) Lock(ctx context.Context, path string, more ...Request) (*Hold, error) {
+	if len(more) == 0 {
+		if h, err := c.takePlain(ctx, "lock", path, true); h != nil || err != nil {
+			return h, err
+		}
+	}
 	cl := c.newClaim("lock")
 	cl.target(path, Target{Mode: ModeExclusive})
 	return c.acquire(ctx, cl, more)
@@ -126,6 +137,11 @@ func (c *Client) Lock(ctx context.Context, path string, more ...Request) (*Hold,
 // never waits for a lock, whatever the requests say. To try shared or permits targets, call
 // [Client.Acquire] with [WithWait](0).
 func (c *Client) TryLock(ctx context.Context, path string, more ...Request) (*Hold, error) {
+	if len(more) == 0 {
+		if h, err := c.takePlain(ctx, "try lock", path, false); h != nil || err != nil {
+			return h, err
+		}
+	}
 	cl := c.newClaim("try lock")
 	cl.target(path, Target{Mode: ModeExclusive})
 	cl.add(more)
@@ -322,6 +338,9 @@ func (c *Client) Close() error {
 	}
 	c.closed = true
 	defer close(c.left)
+	c.mu.Unlock()
+	c.closeSlots() // from now on all that it holds are claims
+	c.mu.Lock()
 	if c.ticker != nil {
 		c.ticker.Stop()
 	}

@@ -11,7 +11,8 @@ func (h *Hold) Amend(ctx context.Context, requests ...Request) error {
 	if err := h.Err(); err != nil {
 		return renameOp("amend", err)
 	}
-	_, err := h.claim.client.amend(ctx, h.claim, "amend", func(d *demand) {
+	cl := h.full()
+	_, err := cl.client.amend(ctx, cl, "amend", func(d *demand) {
 		before := slices.Clone(d.want.Targets)
 		d.add(requests)
 		if !slices.Equal(before, d.want.Targets) {
@@ -53,7 +54,7 @@ func (h *Hold) Upgrade(ctx context.Context, requests ...Request) error {
 
 // awaitUpgrade waits until the conversion with that revision is granted or undone.
 func (h *Hold) awaitUpgrade(ctx context.Context, revision uint64) error {
-	cl := h.claim
+	cl := h.full()
 	c := cl.client
 	for {
 		h.lock()
@@ -94,7 +95,7 @@ func (h *Hold) awaitUpgrade(ctx context.Context, revision uint64) error {
 // undo takes back the upgrade with that revision; if the engine granted it meanwhile, undo
 // downgrades it. It works in the background unless the engine answers out of memory.
 func (c *Client) undo(h *Hold, revision uint64) {
-	cl := h.claim
+	cl := h.full()
 	c.mu.Lock()
 	if cl.neededBeside(h) || cl.phase != granted || revision == 0 || cl.want.Revision != revision {
 		c.unlock()
@@ -150,7 +151,7 @@ func (h *Hold) needed() bool { return h.state == handleLive && h.exclusive }
 
 // neededBeside reports whether a handle other than h relies on cl being exclusive.
 func (cl *claim) neededBeside(h *Hold) bool {
-	return h != &cl.first && cl.first.needed() ||
+	return h != cl.first && cl.first.needed() ||
 		slices.ContainsFunc(cl.more, func(o *Hold) bool { return o != h && o.needed() })
 }
 

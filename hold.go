@@ -11,7 +11,8 @@ import (
 // use. Every method first compares the boot-time clock with the deadline of the hold, which lies
 // before the moment at which the engine may grant the next claim (R12).
 type Hold struct {
-	claim     *claim
+	claim     *claim          // of a plain lock: nil until it has one; guarded by the client's mutex
+	slot      *Slot           // of a plain lock; nil for others
 	base      context.Context // of the acquire
 	up        *link           // the holds that enclose it
 	tied      bool            // Context ends with base too
@@ -57,12 +58,13 @@ func (h *Hold) over() error {
 
 // lock locks the client, and ends the claim if its deadline has passed.
 func (h *Hold) lock() *claim {
-	h.claim.client.mu.Lock()
-	h.claim.client.expireClaim(h.claim)
-	return h.claim
+	cl := h.full()
+	cl.client.mu.Lock()
+	cl.client.expireClaim(cl)
+	return cl
 }
 
-func (h *Hold) unlock() { h.claim.client.unlock() }
+func (h *Hold) unlock() { h.client().unlock() }
 
 // Context returns a context that ends when the hold is released or lost; context.Cause returns why.
 // It has the values of the context with which the hold was acquired, but not its end or deadline.
@@ -89,7 +91,7 @@ func (h *Hold) Context() context.Context {
 // around returns the chain of holds that enclose the handle's context. A further handle of a hold
 // is in the chain already, and is not the innermost link.
 func (h *Hold) around() *link {
-	if h != &h.claim.first {
+	if h != h.claim.first {
 		return h.up
 	}
 	return &link{h.claim, h.up}
@@ -101,30 +103,50 @@ func (h *Hold) Done() <-chan struct{} { return h.Context().Done() }
 // Err returns nil while the lock is held. After that it returns an [ErrLost] with the reason, or an
 // [ErrNotHeld] with the reason Released.
 func (h *Hold) Err() error {
+	if over, plain := h.plain(); plain {
+		if over {
+			return h.slot.released("hold")
+		}
+		return nil
+	}
 	h.lock()
 	defer h.unlock()
 	return h.over()
 }
 
 // Ref names the claim that is held.
-func (h *Hold) Ref() Ref { return Ref{Session: h.claim.client.session.ID, ID: h.claim.id} }
+func (h *Hold) Ref() Ref {
+	if h.slot != nil {
+		return Ref{Session: h.slot.client.session.ID, ID: h.slot.ID}
+	}
+	return h.claim.ref()
+}
 
 // Fence returns the number of the latest grant. It is higher than that of every earlier grant, if
 // the engine claims [FeatureFences]. A resource that remembers the highest fence can reject a
 // holder that has lost the lock and does not know it yet (R13).
 func (h *Hold) Fence() uint64 {
+	if _, plain := h.plain(); plain {
+		return h.slot.Fence
+	}
 	defer h.unlock()
 	return h.lock().status.Fence
 }
 
 // Unconfirmed reports that the former holder may not know yet that it lost the lock (R12).
 func (h *Hold) Unconfirmed() bool {
+	if _, plain := h.plain(); plain {
+		return false
+	}
 	defer h.unlock()
 	return h.lock().status.Unconfirmed
 }
 
 // Grants returns the targets as they were granted.
 func (h *Hold) Grants() []Grant {
+	if _, plain := h.plain(); plain {
+		return h.slot.grants()
+	}
 	defer h.unlock()
 	return slices.Clone(h.lock().status.Grants)
 }
@@ -210,6 +232,14 @@ func (h *Hold) Asked() *Asked {
 // background. After a loss it returns the [ErrLost]; a second release returns an [ErrNotHeld] and
 // changes nothing.
 func (h *Hold) Release(ctx context.Context) error {
+	if s := h.slot; s != nil {
+		switch s.Of.Give(s) {
+		case SlotHeld:
+			return nil
+		case SlotOver:
+			return s.released("release")
+		}
+	}
 	cl := h.lock()
 	c := cl.client
 	if err := h.over(); err != nil {
@@ -282,7 +312,7 @@ func (c *Client) release(ctx context.Context, cl *claim) error {
 // Close is Release with a bound of 5 s, or the TTL if that is shorter, for use with defer. After a
 // release it returns nil.
 func (h *Hold) Close() error {
-	c := h.claim.client
+	c := h.client()
 	ctx := context.Background()
 	if !c.prompt {
 		var cancel context.CancelFunc

@@ -12,8 +12,7 @@ package lockkeeper
 
 // nextID returns the id of a claim that is about to be sent. The caller holds c.mu.
 func (c *Client) nextID() uint64 {
-	c.ids++
-	return c.ids
+	return c.ids.Add(1)
 }
 
 // currentKey returns the key of the session, with the lowest open id and the number of the latest
@@ -51,7 +50,11 @@ func (c *Client) raiseLowestOpen() {
 		return // the first Attach sets it: the first id may be random (SessionID)
 	}
 	next := was
-	for next <= c.ids && next < was+advanceBound && !c.mayBegin(next) {
+	if c.ids.Load()-was > advanceBound && len(c.claims)+len(c.unfinished)+len(c.freezing) < advanceBound {
+		c.resetLowestOpen() // plain locks left a wide gap
+		return
+	}
+	for next <= c.ids.Load() && next < was+advanceBound && !c.mayBegin(next) {
 		next++
 	}
 	if next != was {
@@ -74,7 +77,7 @@ func (c *Client) mayBegin(id uint64) bool {
 // resetLowestOpen sets the lowest open id under a new key. It ignores answered claims: some may
 // have been made by an earlier client, which chose other ids. The caller holds c.mu.
 func (c *Client) resetLowestOpen() {
-	first := c.ids + 1
+	first := c.ids.Load() + 1
 	for _, all := range []map[uint64]*claim{c.claims, c.unfinished} {
 		for id := range all {
 			if c.mayBegin(id) {

@@ -27,7 +27,7 @@ func SessionID(id string) ClientOption {
 		c.session.ID = id
 		// Ids are never used twice (R16), and an earlier client of this session may have used the
 		// low ones. Some readers of JSON keep only 53 bits of a number.
-		c.ids = mathrand.Uint64() >> (64 - 52)
+		c.ids.Store(mathrand.Uint64() >> (64 - 52))
 	}
 }
 

@@ -38,6 +38,10 @@ func (c *Client) findEnclosing(ctx context.Context, cl *claim) {
 	if up == nil && named == (Ref{}) {
 		return
 	}
+	if named.Session == c.session.ID && c.slots.Load() != nil {
+		for range c.engine.List(ctx, Query{Ref: named, Brief: true}) { // moves it out of its slot, if it is in one
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if named != (Ref{}) && !up.inside(named) {

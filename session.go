@@ -219,6 +219,9 @@ func presentEpoch(err error) uint64 {
 // attach attaches the session and names all claims that are still wanted, those in flight included.
 // The caller holds c.mu; attach unlocks it. It closes mine at the end.
 func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
+	c.mu.Unlock()
+	c.closeSlots() // so that it names all claims
+	c.mu.Lock()
 	s := c.session
 	s.Epoch = c.epoch
 	named := make([]*claim, 0, len(c.claims))
@@ -278,6 +281,7 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	c.applyLease(lease, sent)
 	k, _ := c.currentKey()
 	c.unlock()
+	c.openSlots(lease.Key)
 	return k, nil
 }
 
@@ -379,7 +383,7 @@ func (c *Client) endUnknown(s *Status) {
 		return
 	}
 	cl := &claim{client: c, op: "release", id: s.Ref.ID, phase: over, sent: true, answered: true}
-	cl.first.claim = cl
+	cl.first, cl.room.claim = &cl.room, cl
 	c.unfinished[cl.id] = cl
 	c.wakeWorker()
 }

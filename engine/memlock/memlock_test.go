@@ -17,4 +17,16 @@ var harness = enginetest.Harness{
 
 func TestConformance(t *testing.T) { enginetest.Run(t, harness) }
 
+// TestConformanceWithoutSlots is the suite for an engine that keeps all claims in its table.
+func TestConformanceWithoutSlots(t *testing.T) {
+	h := harness
+	h.Fresh = func(*testing.T) enginetest.Open {
+		return func() lockkeeper.Engine { return withoutSlots{memlock.New()} }
+	}
+	enginetest.Run(t, h)
+}
+
+// withoutSlots is an engine that has only the methods of Engine.
+type withoutSlots struct{ lockkeeper.Engine }
+
 func TestStress(t *testing.T) { enginetest.Stress(t, harness) }

@@ -52,6 +52,7 @@ func (k *Keeper) stepFirstClaim(lease lockkeeper.Lease, w lockkeeper.Want) ([]lo
 	error) {
 	key := lease.Key
 	key.Acked = lease.Number
+	k.beforeClaim(key, &w)
 	k.command.Op, k.command.Key, k.command.Want = table.Claim, key, w
 	reply, err := k.table.Step(&k.command)
 	news, commit := k.gatherStep("", err)
@@ -98,6 +99,7 @@ func (k *Keeper) BeginLeave(ctx context.Context, key lockkeeper.Key, id uint64) 
 	if err := k.lock(ctx, false); err != nil {
 		return lockkeeper.Status{}, nil, err
 	}
+	k.beforeEnd(key, &lockkeeper.Ending{Kind: lockkeeper.Leave})
 	// What time alone ends, ends before the session leaves: the status shows the reason.
 	k.command.Op, k.command.Key = table.Pass, lockkeeper.Key{}
 	_, _ = k.table.Step(&k.command) // a Pass is never refused

@@ -40,6 +40,7 @@ type Keeper struct {
 	command table.Command // of the current step; fields that its Op does not use are stale
 	timer   *time.Timer
 	timerAt time.Duration // when timer fires; lockkeeper.Forever if never
+	slots   slots
 }
 
 // New returns a Keeper of an empty table. clock is the engine's time: it must be
@@ -75,10 +76,12 @@ func (k *Keeper) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 // stepAttach applies an Attach. The caller holds the mutex.
 func (k *Keeper) stepAttach(s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease, *news, *Commit,
 	error) {
+	k.moveSession(s.ID)
 	k.command.Op, k.command.Session = table.Attach, k.table.DropUnknown(s)
 	reply, err := k.table.Step(&k.command)
 	news, commit := k.gatherStep("", err) // before Put: the former owner is notified of its losses
 	if err == nil {
+		k.closeSlots(s.ID)
 		k.closeNews(s.ID)
 		k.sessions.Put(s.ID, &attached.Attachment[struct{}]{Epoch: reply.Lease.Key.Epoch, Notify: notify})
 		k.sessions.Sweep(func(id string, _ *attached.Attachment[struct{}]) bool { return !k.table.Open(id) })
@@ -102,6 +105,7 @@ func (k *Keeper) renew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Leas
 	if err := k.lock(ctx, false); err != nil {
 		return lockkeeper.Lease{}, nil, err
 	}
+	k.moveSession(key.Session)
 	k.command.Op, k.command.Key = table.Renew, key
 	reply, err := k.table.Step(&k.command)
 	unsafe := err == nil && k.showsUnsafe(reply.Lease.Claims)
@@ -129,6 +133,7 @@ func (k *Keeper) claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Wan
 	if err := k.lock(ctx, true); err != nil {
 		return lockkeeper.Status{}, nil, err
 	}
+	k.beforeClaim(key, &w)
 	k.command.Op, k.command.Key, k.command.Want = table.Claim, key, w
 	reply, err := k.table.Step(&k.command)
 	news, commit := k.gatherStep("", err)
@@ -152,6 +157,7 @@ func (k *Keeper) end(ctx context.Context, key lockkeeper.Key, e lockkeeper.Endin
 	if err := k.lock(ctx, lasts && e.Kind != lockkeeper.Lapsed); err != nil {
 		return nil, err
 	}
+	k.beforeEnd(key, &e)
 	k.command.Op, k.command.Key, k.command.Ending = table.End, key, e
 	_, err := k.table.Step(&k.command)
 	left := ""
@@ -175,6 +181,9 @@ func (k *Keeper) Close() error {
 		close(k.record.quit)
 	}
 	k.closed = true
+	for id := range k.slots.sessions { // order does not matter: all of them
+		k.closeSlots(id)
+	}
 	if k.timer != nil {
 		k.timer.Stop()
 	}

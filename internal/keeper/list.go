@@ -131,6 +131,7 @@ func (k *Keeper) look(ctx context.Context, q lockkeeper.Query) (*watcher, []*cha
 	if err := k.lock(ctx, false); err != nil {
 		return nil, nil, nil, err
 	}
+	k.beforeList(&q)
 	k.command.Op, k.command.Key = table.Pass, lockkeeper.Key{}
 	_, _ = k.table.Step(&k.command) // a Pass is never refused
 	now := k.present(q)

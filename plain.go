@@ -1,0 +1,172 @@
+package lockkeeper
+
+import (
+	"context"
+)
+
+// A client takes plain locks by the slots of its engine, if that is a [SlotGranter]. Such a lock is a
+// Hold and its Slot, in one piece of memory, and nothing else: the client has no claim for it, and
+// does not lock its mutex. It gets a claim when the engine moves it out of its slot: when somebody
+// else's claim meets it, or when the program wants more of the hold than to release it. A slot is
+// never used again, so a hold that was released stays released whatever happens to its path.
+
+// An openedSlots are the slots of the client's session.
+type openedSlots struct{ Slots }
+
+// openSlots opens the slots of the session, after an Attach with that key.
+func (c *Client) openSlots(k Key) {
+	if c.granter == nil {
+		return
+	}
+	opened := c.granter.OpenSlots(k, c.session.Label, c.slotMoved)
+	if opened == nil {
+		return
+	}
+	c.mu.Lock()
+	closed := c.closed || !c.isCurrentEpoch(k)
+	if !closed {
+		c.slots.Store(&openedSlots{opened})
+	}
+	c.unlock()
+	if closed {
+		opened.Close()
+	}
+}
+
+// closeSlots makes all plain locks ordinary claims, and takes no more plain locks. The caller must not
+// hold c.mu.
+func (c *Client) closeSlots() {
+	if opened := c.slots.Swap(nil); opened != nil {
+		opened.Close()
+	}
+}
+
+// takePlain takes the path by a slot. It returns nothing if the caller must make a claim.
+func (c *Client) takePlain(ctx context.Context, op, path string, wait bool) (*Hold, error) {
+	if c.granter == nil || ctx.Err() != nil {
+		return nil, nil
+	}
+	opened := c.slots.Load()
+	if opened == nil {
+		if _, err := c.attachedFor(ctx, 0); err != nil {
+			return nil, nil // the claim finds out why
+		}
+		if opened = c.slots.Load(); opened == nil {
+			return nil, nil
+		}
+	}
+	if ctx.Done() != nil {
+		if _, bounded := ctx.Deadline(); bounded {
+			wait = false // the engine must know the bound
+		}
+	}
+	if ctx != context.Background() && ctx.Value(enclosingKey{c}) != nil {
+		return nil, nil
+	}
+	s := &Slot{Path: Path(path), ID: c.ids.Add(1), client: c}
+	s.hold.slot, s.hold.base, s.hold.exclusive = s, ctx, true
+	switch opened.Take(s, wait) {
+	case SlotHeld:
+		s.delivered.Store(true)
+		return &s.hold, nil
+	case SlotWaiting:
+		return c.awaitPlain(ctx, op, s)
+	}
+	return nil, nil
+}
+
+// awaitPlain waits until s is held.
+func (c *Client) awaitPlain(ctx context.Context, op string, s *Slot) (*Hold, error) {
+	if ending := ctx.Done(); ending == nil {
+		<-s.Ready
+	} else {
+		select {
+		case <-s.Ready:
+		case <-ending:
+		}
+	}
+	if ctx.Err() != nil {
+		if s.Of.Give(s) != SlotMoved {
+			cl := c.newClaim(op)
+			cl.path = s.Path
+			return nil, cl.gaveUp(ctx)
+		}
+	} else {
+		c.readyRoom.Put(s.Ready) // it has received, and receives once
+		s.delivered.Store(true)
+		if s.State() != SlotMoved {
+			return &s.hold, nil
+		}
+	}
+	cl := s.hold.full()
+	c.mu.Lock()
+	cl.op = op
+	c.unlock()
+	return c.await(c.callerOf(ctx), cl, true)
+}
+
+// slotMoved is called by the engine, with its mutex locked, when it moves a claim out of its slot.
+func (c *Client) slotMoved(s *Slot, st Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := &claim{client: c, op: "lock", id: s.ID, path: s.Path, sent: true, answered: true}
+	cl.inline[0] = Target{Path: s.Path, Mode: ModeExclusive}
+	cl.want = Want{ID: s.ID, Targets: cl.inline[:1], Wait: Forever, Label: c.session.Label}
+	cl.first = &s.hold
+	cl.epoch, cl.known, cl.status = c.epoch, true, st
+	cl.phase = inLine
+	if st.State == Held {
+		cl.phase, cl.live, cl.delivered = granted, 1, s.delivered.Load()
+	}
+	s.hold.claim = cl
+	c.claims[cl.id] = cl
+}
+
+// full returns the claim of the handle. It moves a plain lock out of its slot first.
+func (h *Hold) full() *claim {
+	s := h.slot
+	if s == nil {
+		return h.claim
+	}
+	c := s.client
+	c.mu.Lock()
+	cl := h.claim
+	c.mu.Unlock()
+	if cl != nil {
+		return cl
+	}
+	s.Of.Move(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.claim == nil { // it was released in its slot
+		h.claim = &claim{client: c, op: "lock", id: s.ID, path: s.Path, phase: over, first: h}
+		h.claim.status = Status{Fence: s.Fence, Grants: s.grants()}
+		h.state = handleReleased
+	}
+	return h.claim
+}
+
+// grants returns what the claim of s is granted.
+func (s *Slot) grants() []Grant { return []Grant{{Target: Target{Path: s.Path, Mode: ModeExclusive}}} }
+
+// client returns the client of the handle.
+func (h *Hold) client() *Client {
+	if h.slot != nil {
+		return h.slot.client
+	}
+	return h.claim.client
+}
+
+// plain reports whether the handle is a plain lock in its slot, held or released; over says which.
+func (h *Hold) plain() (over, plain bool) {
+	if h.slot == nil {
+		return false, false
+	}
+	state := h.slot.State()
+	return state == SlotOver, state != SlotMoved
+}
+
+// released returns the error of a plain lock that was released.
+func (s *Slot) released(op string) *Error {
+	return &Error{Op: op, Path: s.Path, Err: ErrNotHeld, Reason: Released}
+}

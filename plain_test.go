@@ -1,0 +1,431 @@
+package lockkeeper_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+)
+
+// withoutSlots is an engine that has only the methods of Engine.
+type withoutSlots struct{ lockkeeper.Engine }
+
+// withCount counts the slots that are taken.
+type withCount struct {
+	lockkeeper.Engine
+	taken *atomic.Int64
+}
+
+func (e withCount) OpenSlots(k lockkeeper.Key, l lockkeeper.Label,
+	moved func(*lockkeeper.Slot, lockkeeper.Status)) lockkeeper.Slots {
+	return countedSlots{e.Engine.(lockkeeper.SlotGranter).OpenSlots(k, l, moved), e.taken}
+}
+
+type countedSlots struct {
+	lockkeeper.Slots
+	taken *atomic.Int64
+}
+
+func (s countedSlots) Take(slot *lockkeeper.Slot, wait bool) lockkeeper.SlotState {
+	state := s.Slots.Take(slot, wait)
+	if state != lockkeeper.SlotEmpty {
+		s.taken.Add(1)
+	}
+	return state
+}
+
+// A plainWorld is one engine with two clients, and what a program saw of them.
+type plainWorld struct {
+	t    *testing.T
+	e    lockkeeper.Engine
+	a, b *lockkeeper.Client
+	seen []string
+}
+
+// see records what a program sees. Times are those of a bubble, so they are always the same.
+func (w *plainWorld) see(what string, all ...any) {
+	w.seen = append(w.seen, what+": "+strings.TrimSuffix(fmt.Sprintln(all...), "\n"))
+}
+
+func (w *plainWorld) lock(path string) *lockkeeper.Hold {
+	h, err := w.a.Lock(background, path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return h
+}
+
+// look sees all that a hold says without being given a context of its own.
+func (w *plainWorld) look(h *lockkeeper.Hold) {
+	w.see("look", h.Err(), h.Fence(), h.Unconfirmed(), h.Ref(), h.Grants(), h.InUse(), h.Slot(), h.Remaining(), h.Asked(),
+		h.RenewError())
+}
+
+func (w *plainWorld) context(h *lockkeeper.Hold) {
+	synctest.Wait()
+	w.see("context", h.Context().Err(), context.Cause(h.Context()))
+}
+
+// TestPlainLocksLookTheSame does the same with an engine that keeps plain locks in slots, and with one
+// that does not. A program must see no difference.
+func TestPlainLocksLookTheSame(t *testing.T) {
+	for name, scene := range plainScenes {
+		t.Run(name, func(t *testing.T) {
+			var seen [2][]string
+			var taken atomic.Int64
+			for i := range seen {
+				synctest.Test(t, func(t *testing.T) {
+					var e lockkeeper.Engine = withCount{memlock.New(), &taken}
+					if i == 1 {
+						e = withoutSlots{memlock.New()}
+					}
+					w := &plainWorld{t: t, e: e}
+					w.a = lockkeeper.New(e, lockkeeper.SessionID("a"), lockkeeper.SharedEngine(),
+						lockkeeper.SessionLabel(lockkeeper.Label{As: "ann"}))
+					w.b = lockkeeper.New(e, lockkeeper.SessionID("b"), lockkeeper.SharedEngine())
+					w.lock("other").Close() // attached
+					scene(w)
+					synctest.Wait()
+					w.see("close", w.a.Close(), w.b.Close(), e.Close())
+					seen[i] = w.seen
+				})
+			}
+			if taken.Load() < 2 {
+				t.Error("no plain lock had a slot")
+			}
+			for i := range seen {
+				for k, line := range seen[i] {
+					seen[i][k] = unidentified(line)
+				}
+			}
+			if !reflect.DeepEqual(seen[0], seen[1]) {
+				t.Errorf("with slots:\n%s\nwithout slots:\n%s", strings.Join(seen[0], "\n"), strings.Join(seen[1], "\n"))
+			}
+		})
+	}
+}
+
+// unidentified takes the ids of claims out of a text: they begin at random.
+func unidentified(text string) string {
+	for _, session := range []string{"a.", "b."} {
+		for rest := text; ; {
+			i := strings.Index(rest, session)
+			if i < 0 {
+				break
+			}
+			id := rest[i+2:]
+			digits := len(id) - len(strings.TrimLeft(id, "0123456789"))
+			if digits > 0 {
+				text = strings.ReplaceAll(text, session+id[:digits], session+"id")
+			}
+			rest = id
+		}
+	}
+	return text
+}
+
+var plainScenes = map[string]func(w *plainWorld){
+	"release": func(w *plainWorld) {
+		h := w.lock("x/y")
+		w.look(h)
+		w.see("release", h.Release(background))
+		w.look(h)
+		w.see("again", h.Release(background), h.Close())
+		w.context(h)
+		w.look(h)
+		w.see("again", h.Release(background), h.Amend(background, lockkeeper.WithPriority(3)))
+	},
+	"context": func(w *plainWorld) {
+		h := w.lock("x/y")
+		w.context(h)
+		w.look(h)
+		inside, err := w.a.Lock(h.Context(), "x/y/z")
+		w.see("inside", err)
+		_, err = w.a.Lock(h.Context(), "x/y", lockkeeper.WithWait(0))
+		w.see("inside", err)
+		w.see("release", h.Release(background), inside.Err(), inside.Release(background))
+		w.context(h)
+	},
+	"release with a context that has ended": func(w *plainWorld) {
+		h := w.lock("x")
+		ctx, cancel := context.WithCancel(background)
+		cancel()
+		w.see("release", h.Release(ctx))
+		_, err := w.b.TryLock(background, "x")
+		w.see("next", err)
+	},
+	"wait": func(w *plainWorld) {
+		h := w.lock("x")
+		go func() {
+			next, err := w.b.Lock(background, "x")
+			w.see("next", err)
+			w.look(next)
+			w.see("release", next.Release(background))
+		}()
+		time.Sleep(time.Second)
+		w.look(h)
+		w.see("release", h.Release(background))
+		synctest.Wait()
+		w.look(h)
+	},
+	"cancelled wait": func(w *plainWorld) {
+		h := w.lock("x")
+		ctx, cancel := context.WithCancelCause(background)
+		go func() {
+			time.Sleep(time.Second)
+			cancel(errors.New("no more"))
+		}()
+		_, err := w.b.Lock(ctx, "x")
+		w.see("cancelled", err, errors.Is(err, lockkeeper.ErrNotAcquired), errors.Is(err, context.Canceled))
+		_, err = w.b.Lock(ctx, "x")
+		w.see("at once", err)
+		w.look(h)
+		w.see("release", h.Release(background))
+		_, err = w.b.TryLock(background, "x")
+		w.see("next", err)
+	},
+	"bounded wait": func(w *plainWorld) {
+		h := w.lock("x")
+		ctx, cancel := context.WithTimeout(background, 2*time.Second)
+		defer cancel()
+		_, err := w.b.Lock(ctx, "x")
+		w.see("bounded", err, errors.Is(err, lockkeeper.ErrNotAcquired))
+		_, err = w.a.TryLock(background, "x")
+		w.see("tried", err)
+		w.look(h)
+		w.see("release", h.Release(background))
+		h, err = w.a.TryLock(background, "x")
+		w.see("tried", err)
+		w.look(h)
+	},
+	"close": func(w *plainWorld) {
+		h := w.lock("x")
+		other := w.lock("y")
+		w.context(other)
+		go func() {
+			_, err := w.a.Lock(background, "x")
+			w.see("waiting", err)
+		}()
+		synctest.Wait()
+		w.see("close", w.a.Close())
+		synctest.Wait()
+		w.look(h)
+		w.see("release", h.Release(background), h.Close())
+		w.context(other)
+		_, err := w.a.Lock(background, "z")
+		w.see("later", err)
+	},
+	"revoked": func(w *plainWorld) {
+		h := w.lock("x")
+		go func() {
+			_, err := w.b.Lock(background, "x")
+			w.see("next", err)
+		}()
+		synctest.Wait()
+		w.see("revoke", w.b.Revoke(background, h.Ref(), false, lockkeeper.Label{As: "op", Note: "why"}))
+		synctest.Wait()
+		w.look(h)
+		<-h.YieldAsked()
+		w.see("revoke", w.b.Revoke(background, h.Ref(), true, lockkeeper.Label{As: "op"}))
+		synctest.Wait()
+		w.look(h)
+		w.context(h)
+		w.see("release", h.Release(background))
+	},
+	"taken over": func(w *plainWorld) {
+		h := w.lock("x")
+		go func() {
+			_, err := w.a.Lock(background, "x")
+			w.see("waiting", err)
+		}()
+		synctest.Wait()
+		other := lockkeeper.New(w.e, lockkeeper.SessionID("a"), lockkeeper.SharedEngine())
+		_, err := other.Lock(background, "x")
+		w.see("other", err)
+		synctest.Wait()
+		w.look(h)
+		w.see("release", h.Release(background), other.Close())
+		h, err = w.a.Lock(background, "x")
+		w.see("again", err)
+		w.look(h)
+	},
+	"inside": func(w *plainWorld) {
+		h := w.lock("x")
+		again, err := w.a.Lock(background, "x", lockkeeper.WithInside(h.Ref()))
+		w.see("inside", err)
+		if err == nil {
+			w.see("release", again.Release(background))
+		}
+		next := w.lock("y")
+		_, err = w.b.Lock(background, "x", lockkeeper.WithInside(next.Ref()), lockkeeper.WithWait(time.Second))
+		w.see("inside another's", err)
+		w.look(next)
+	},
+	"changed": func(w *plainWorld) {
+		h := w.lock("x")
+		w.see("amend", h.Amend(background, lockkeeper.WithPriority(2)))
+		w.see("downgrade", h.Downgrade(background))
+		w.look(h)
+		w.see("upgrade", h.Upgrade(background))
+		w.look(h)
+		w.see("release", h.Release(background))
+	},
+	"list": func(w *plainWorld) {
+		w.lock("x/y")
+		w.lock("z")
+		go w.b.Lock(background, "x/y")
+		synctest.Wait()
+		time.Sleep(time.Second)
+		for st, err := range w.b.List(background, lockkeeper.Query{}) {
+			w.see("list", st.Ref, st.State, st.Grants, st.Fence, st.Label, st.Age, st.Left, st.Position, st.Waits, err)
+		}
+	},
+	"freeze": func(w *plainWorld) {
+		w.look(w.lock("x"))
+		w.see("freeze", w.b.Freeze(background, "x", time.Minute, lockkeeper.Label{}))
+		_, err := w.a.TryLock(background, "x/y")
+		w.see("frozen", err)
+	},
+	"engine closed": func(w *plainWorld) {
+		h := w.lock("x")
+		w.see("close", w.e.Close())
+		w.look(h)
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		w.see("release", h.Release(ctx))
+		_, err := w.a.TryLock(ctx, "y")
+		w.see("later", err)
+	},
+}
+
+// TestReleasedHoldIsNeverTheNext uses holds after their release: again, from two goroutines at once,
+// and while the path is handed on. None of that may end the hold of the next one.
+func TestReleasedHoldIsNeverTheNext(t *testing.T) {
+	c := lockkeeper.New(memlock.New())
+	defer c.Close()
+	var holders, released, all atomic.Int64
+	var running sync.WaitGroup
+	for range 4 {
+		running.Go(func() {
+			var old []*lockkeeper.Hold
+			for range 500 {
+				h, err := c.Lock(background, "x")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d hold it", n)
+				}
+				for _, o := range old {
+					if err := o.Release(background); !errors.Is(err, lockkeeper.ErrNotHeld) || o.Err() == nil {
+						t.Errorf("released again: %v, %v", err, o.Err())
+					}
+				}
+				if err := h.Err(); err != nil {
+					t.Errorf("it is held: %v", err)
+				}
+				holders.Add(-1)
+				all.Add(1)
+				var both sync.WaitGroup
+				for range 2 {
+					both.Go(func() {
+						if h.Release(background) == nil {
+							released.Add(1)
+						}
+					})
+				}
+				both.Wait()
+				if old = append(old, h); len(old) > 3 {
+					old = old[1:]
+				}
+			}
+		})
+	}
+	running.Wait()
+	if released.Load() != all.Load() {
+		t.Errorf("%d holds were released %d times", all.Load(), released.Load())
+	}
+}
+
+// TestPlainLocksBesideOthers locks one tree in all ways at once. Exclusive holders must be alone, and
+// fences must rise.
+func TestPlainLocksBesideOthers(t *testing.T) {
+	e := memlock.New()
+	defer e.Close()
+	var in [3]atomic.Int64 // of x, x/y, x/z
+	var fences [3]atomic.Uint64
+	paths := []string{"x", "x/y", "x/z"}
+	var running sync.WaitGroup
+	for worker := range 6 {
+		running.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(worker), 7))
+			c := lockkeeper.New(e, lockkeeper.SharedEngine())
+			defer c.Close()
+			for range 400 {
+				at := min(random.IntN(12), 2)
+				ctx, cancel := context.WithCancel(background)
+				var h *lockkeeper.Hold
+				var err error
+				switch random.IntN(40) {
+				case 0:
+					for range c.List(background, lockkeeper.Query{}) {
+					}
+				case 1, 2:
+					h, err = c.TryLock(ctx, paths[at])
+				case 3:
+					go cancel()
+					h, err = c.Lock(ctx, paths[at])
+				case 4:
+					h, err = c.Lock(ctx, paths[at], lockkeeper.WithWait(time.Millisecond))
+				case 5:
+					if h, err = c.Lock(ctx, paths[at]); err == nil {
+						h.Context()
+					}
+				default:
+					h, err = c.Lock(ctx, paths[at])
+				}
+				if err != nil && !errors.Is(err, lockkeeper.ErrNotAcquired) {
+					t.Error(err)
+				}
+				if h != nil {
+					enter(t, &in, &fences, at, h)
+				}
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+}
+
+// enter holds paths[at] alone for a moment.
+func enter(t *testing.T, in *[3]atomic.Int64, fences *[3]atomic.Uint64, at int, h *lockkeeper.Hold) {
+	covered := []int{at}
+	if at == 0 {
+		covered = []int{0, 1, 2}
+	}
+	for _, i := range covered {
+		if n := in[i].Add(1); n != 1 {
+			t.Errorf("%d are in path %d", n, i)
+		}
+		if last := fences[i].Swap(h.Fence()); last >= h.Fence() {
+			t.Errorf("fence %d after %d", h.Fence(), last)
+		}
+	}
+	for _, i := range covered {
+		in[i].Add(-1)
+	}
+	if err := h.Release(background); err != nil {
+		t.Error(err)
+	}
+}
