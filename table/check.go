@@ -92,8 +92,8 @@ func (t *Table) checkNodes() error {
 			}
 		}
 	}
-	if len(refs) != len(t.nodes) {
-		return fmt.Errorf("%d nodes for %d that are used", len(t.nodes), len(refs))
+	if used := len(t.nodes) - t.countIdle(); len(refs) != used {
+		return fmt.Errorf("%d nodes for %d that are used", used, len(refs))
 	}
 	for path, n := range t.nodes { // order does not matter: any failure is one
 		if n.path != path || int(n.refs) != refs[n] || n.touched != 0 {
@@ -130,6 +130,17 @@ func (t *Table) checkNodes() error {
 		}
 	}
 	return nil
+}
+
+// countIdle counts the nodes that rest without entries.
+func (t *Table) countIdle() int {
+	n := 0
+	for _, nd := range t.idle {
+		if nd.refs == 0 && nd.idles && t.nodes[nd.path] == nd {
+			n++
+		}
+	}
+	return n
 }
 
 // in reports whether p is one of ps.

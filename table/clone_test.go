@@ -67,7 +67,9 @@ func (t *Table) clone() *Table {
 		}
 	}
 	for path, n := range t.nodes { // order does not matter: a copy
-		u.cloneLists(u.nodes[path], n, twins)
+		if n.refs > 0 {
+			u.cloneLists(u.nodes[path], n, twins)
+		}
 	}
 	for c := range t.thieves { // order does not matter: a copy
 		u.thieves[twins[c]] = struct{}{}

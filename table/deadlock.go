@@ -157,8 +157,7 @@ func (t *Table) resetScratch() {
 		}
 	}
 	t.recycle()
-	t.arrivals, t.touched = t.arrivals[:0], t.touched[:0]
-	t.events = t.events[:0]
+	t.dropStep()
 }
 
 // addCopy adds a copy of c to the scratch copy t. It leaves out waits that a freeze forbids.

@@ -70,8 +70,11 @@ func (t *Table) recordHoldTime(c *claim, reason lockkeeper.Reason) {
 		return // something cut the hold short, or its real end is unknown
 	}
 	lasted := t.now - c.granted
-	for target := range c.targets() {
-		path := target.Path
+	for i := range c.held {
+		if !c.held[i].kind.ofTarget() {
+			continue
+		}
+		path := c.held[i].node.path
 		if p := t.holdTimes.of[path]; p != nil {
 			t.holdTimes.set(p, p.estimate+(lasted-p.estimate)/4, t.now)
 		} else {

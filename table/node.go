@@ -32,7 +32,7 @@ func (p *entry) target() lockkeeper.Target {
 }
 
 // A node is one path that a claim holds, or waits for, or has an intent on.
-// It exists only as long as a claim has an entry at it.
+// It exists as long as a claim has an entry at it, and then idles for a while; see mostIdle.
 type node struct {
 	path    lockkeeper.Path
 	held    [kinds]*entry // held entries by kind, newest first
@@ -40,6 +40,7 @@ type node struct {
 	slots   *slots        // of held permits of one unit; nil until there was one
 	waiters *waiters      // claims that wait here; nil until the first one
 	refs    uint32        // entries at it, those of frozen claims included
+	idles   bool          // it is in Table.idle, perhaps with entries again
 	touched kindSet       // kinds of entries that left since the last grantReady
 	changed kindSet       // kinds of entries that came or left since the last update of asks
 }
@@ -351,9 +352,8 @@ func (t *Table) node(path lockkeeper.Path) *node {
 }
 
 func (t *Table) unref(n *node) {
-	if n.refs--; n.refs == 0 {
-		delete(t.nodes, n.path)
-		t.spareNode(n)
+	if n.refs--; n.refs == 0 && !n.idles {
+		t.rest(n)
 	}
 }
 

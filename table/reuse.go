@@ -69,6 +69,27 @@ func (t *Table) recycle() {
 	t.endedByRef, t.indexed = nil, 0
 }
 
+// mostIdle is the number of nodes that stay in Table.nodes without entries. Most paths are claimed
+// again soon, and then need no new node.
+const mostIdle = 1 << 12
+
+// rest keeps n, which has no entries any more, and deletes the node that has rested for longest if
+// there are too many.
+func (t *Table) rest(n *node) {
+	n.idles = true
+	if len(t.idle) < mostIdle {
+		t.idle = append(t.idle, n)
+		return
+	}
+	oldest := t.idle[t.oldestIdle]
+	t.idle[t.oldestIdle] = n
+	t.oldestIdle = (t.oldestIdle + 1) % mostIdle
+	if oldest.idles = false; oldest.refs == 0 {
+		delete(t.nodes, oldest.path)
+		t.spareNode(oldest)
+	}
+}
+
 // spareNode keeps the memory of a node that has no entries any more.
 func (t *Table) spareNode(n *node) {
 	if n.touched != 0 || n.changed != 0 || len(t.spare.nodes) >= mostSpare {

@@ -33,6 +33,7 @@ type Table struct {
 
 	// Of the step at hand.
 	reply             Reply
+	answered          bool // reply is not empty, perhaps
 	events            []Event
 	touched           []*node                       // nodes that entries left
 	arrivals          []*claim                      // claims to recheck, whatever changed around them
@@ -51,6 +52,9 @@ type Table struct {
 	endedRoom         []*claim // ended claims, whose memory recycle reuses
 	due               []*timer // memory for the timers of one instant
 	ready             []*claim // memory for grantReady
+
+	idle       []*node // nodes that have no entries, or had none; a ring
+	oldestIdle int     // index in idle, if that is full
 
 	spare    spare
 	scratch  *Table // memory for simulateReleases
@@ -104,7 +108,10 @@ func (t *Table) Events() []Event { return t.events }
 // Acked of a valid key count.
 func (t *Table) Step(c *Command) (Reply, error) {
 	t.events = t.events[:0]
-	t.reply = Reply{}
+	if t.answered {
+		t.reply = Reply{}
+	}
+	t.answered = c.Op == Attach || c.Op == Renew || c.Op == Claim
 	t.recycle()
 	if c.At > maxNow {
 		return t.reply, lockkeeper.Invalid("time %s is out of range: 0 to %s", c.At, maxNow)
