@@ -116,12 +116,19 @@ func TestRestoreRefuses(t *testing.T) {
 			Resumed:  true,
 		}
 	}
+	elsewhere := hold("a", 1)
+	elsewhere.Grants[0].Path = "other"
 	counters := table.Counters{Fences: 2, Tickets: 2, Epochs: 2, Changes: 2}
 	for name, snap := range map[string]table.Snapshot{
 		"two holders": {
 			Counters: counters,
 			Sessions: []table.SessionRecord{session("a", 1), session("b", 2)},
 			Claims:   []table.ClaimRecord{hold("a", 1), hold("b", 2)},
+		},
+		"another path is held": {
+			Counters: counters,
+			Sessions: []table.SessionRecord{session("a", 1)},
+			Claims:   []table.ClaimRecord{elsewhere},
 		},
 		"no session": {Counters: counters, Claims: []table.ClaimRecord{hold("a", 1)}},
 		"fence too high": {
