@@ -75,6 +75,9 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // A Span is a duration that stands in a file as Parse reads it.
 type Span time.Duration
 
+// MarshalText writes what UnmarshalText reads.
+func (s Span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
+
 // UnmarshalText reads what Parse reads, and says what a duration looks like if it is
 // none.
 func (s *Span) UnmarshalText(text []byte) error {

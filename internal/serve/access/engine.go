@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"slices"
-	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
@@ -32,6 +30,7 @@ func (e *guarded) Attach(ctx context.Context, s lockkeeper.Session, notify func(
 	if err != nil {
 		return lockkeeper.Lease{}, err
 	}
+	ctx = e.as(ctx)
 	own := s.ID
 	if !r.open {
 		if s.ID, err = e.session(r, &s); err != nil {
@@ -87,12 +86,8 @@ func (e *guarded) session(r *rights, s *lockkeeper.Session) (string, error) {
 		return "", lockkeeper.Invalid("session id %q has %d bytes: at most %d are allowed to %s, whose name counts too",
 			s.ID, len(s.ID), lockkeeper.MaxSessionID-len(e.names.prefix), e.pass.Name())
 	}
-	if most := time.Duration(r.quota.LongestTTL); most > 0 && (s.TTL > most || s.TTL == 0) {
-		asked := "TTL " + s.TTL.String()
-		if s.TTL == 0 {
-			asked = "a session without end"
-		}
-		return "", overdrawn("%s is longer than %s, the longest TTL that %s may have", asked, most, e.pass.Name())
+	if err := r.allowsTTL(e.pass.Name(), s.TTL); err != nil {
+		return "", err
 	}
 	return id, nil
 }
@@ -112,6 +107,7 @@ func (e *guarded) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease
 	if err != nil {
 		return lockkeeper.Lease{}, err
 	}
+	ctx = e.as(ctx)
 	refreshed := &e.pass.admission.gate.refreshed
 	if e.usage == nil {
 		lease, err := e.engine.Renew(ctx, key)
@@ -143,9 +139,10 @@ func (e *guarded) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want
 	if err != nil {
 		return lockkeeper.Status{}, err
 	}
+	ctx = e.as(ctx)
 	if w.Freeze > 0 {
 		st, err := e.engine.Claim(ctx, key, w)
-		e.pass.acted(Act{
+		e.operated(r, Act{
 			Verb:  Freeze,
 			Path:  first(w.Targets),
 			Ref:   lockkeeper.Ref{Session: key.Session, ID: w.ID},
@@ -226,26 +223,22 @@ func (e *guarded) permits(r *rights, key lockkeeper.Key, w *lockkeeper.Want) err
 		e.pass.acted(Act{Verb: verb, Path: at, Ref: lockkeeper.Ref{Session: key.Session, ID: w.ID}, Label: w.Label, Err: err})
 		return err
 	}
-	for _, target := range w.Targets {
-		if err := e.pass.admission.may(r, verb, target.Path); err != nil {
-			return refuse(target.Path, err)
+	if !r.elsewhere {
+		if at, err := r.allowsTargets(e.pass.Name(), w); err != nil {
+			return refuse(at, err)
 		}
 	}
 	if w.Inside != (lockkeeper.Ref{}) {
 		session, err := e.names.own(w.Inside.Session)
 		if err != nil { // such a claim could make others look deadlocked
-			return refuse(first(w.Targets), denied("%s makes a claim inside %s, which is another's: that goes inside own "+
-				"claims only", e.pass.Name(), w.Inside))
+			return refuse(first(w.Targets), insideAnother(e.pass.Name(), w.Inside))
 		}
 		if len(session) > lockkeeper.MaxSessionID {
 			return lockkeeper.Invalid("inside claim %s: no session of %s has such a long id", w.Inside, e.pass.Name())
 		}
 		w.Inside.Session = session
 	}
-	if most := r.quota.HighestPriority; most != nil && w.Priority > *most {
-		return overdrawn("priority %d is higher than %d, the highest that %s may have", w.Priority, *most, e.pass.Name())
-	}
-	return nil
+	return r.allowsPriority(e.pass.Name(), w)
 }
 
 func first(targets []lockkeeper.Target) lockkeeper.Path {
@@ -264,6 +257,7 @@ func (e *guarded) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.E
 	if err != nil {
 		return err
 	}
+	ctx = e.as(ctx)
 	switch ending.Kind {
 	case lockkeeper.Revoke:
 		return e.revoke(ctx, r, key, ending)
@@ -305,10 +299,13 @@ func (e *guarded) thaw(ctx context.Context, r *rights, key lockkeeper.Key, endin
 	if err != nil {
 		return err
 	}
-	if err = e.pass.admission.may(r, Freeze, ending.Path); err == nil {
+	if !r.elsewhere {
+		err = r.may(e.pass.Name(), Freeze, ending.Path)
+	}
+	if err == nil {
 		err = e.engine.End(ctx, key, ending)
 	}
-	e.pass.acted(Act{Verb: Thaw, Path: ending.Path, Label: ending.Label, Err: err})
+	e.operated(r, Act{Verb: Thaw, Path: ending.Path, Label: ending.Label, Err: err})
 	return e.names.err(err)
 }
 
@@ -321,47 +318,31 @@ func (e *guarded) revoke(ctx context.Context, r *rights, key lockkeeper.Key, end
 	if err == nil {
 		err = e.engine.End(ctx, key, ending)
 	}
-	e.pass.acted(Act{Verb: Revoke, Path: at, Ref: ending.Ref, Label: ending.Label, Force: ending.Force, Err: err})
+	e.operated(r, Act{Verb: Revoke, Path: at, Ref: ending.Ref, Label: ending.Label, Force: ending.Force, Err: err})
 	return e.names.err(err)
 }
 
 // mayRevoke looks the claim up, and returns its first path if the pass may revoke it. A claim that
 // the identity may not see does not exist for it.
 func (e *guarded) mayRevoke(ctx context.Context, r *rights, ref lockkeeper.Ref) (lockkeeper.Path, error) {
-	if r.open {
+	if r.open || r.elsewhere {
 		return "", nil
 	}
 	if _, some := r.at[Revoke]; !some {
-		ref.Session = e.names.out(ref.Session)
-		return "", denied("%s may not revoke %s: %s", e.pass.Name(), ref, r.describe(Revoke))
+		return "", mayNotRevoke(e.pass.Name(), e.names, r, ref)
 	}
 	st, found, err := e.lookup(ctx, ref)
 	if err != nil {
 		return "", err
 	}
-	var at lockkeeper.Path
-	if len(st.Grants) > 0 {
-		at = st.Grants[0].Path
-	}
-	forbidden := slices.IndexFunc(st.Grants, func(g lockkeeper.Grant) bool { return !r.allows(Revoke, g.Path) })
-	switch {
-	case found && at != "" && forbidden < 0:
-		return at, nil
-	case found && at != "" && e.sees(r, &st):
-		return at, e.pass.admission.may(r, Revoke, st.Grants[forbidden].Path)
-	}
-	ref.Session = e.names.out(ref.Session)
-	return "", &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "there is no claim " + ref.String() + " that " +
-		e.pass.Name() + " may see"}
+	return r.allowsRevoke(e.pass.Name(), e.names, ref, &st, found)
 }
 
-// sees reports whether the pass may see st, a status of the engine.
-func (e *guarded) sees(r *rights, st *lockkeeper.Status) bool {
-	_, looks := r.at[Look]
-	return r.open || e.names.owns(st.Ref.Session) ||
-		slices.ContainsFunc(st.Grants, func(g lockkeeper.Grant) bool {
-			return g.Path == lockkeeper.Root && looks || r.allows(Look, g.Path) // a freeze of Root freezes each path
-		})
+// operated reports an operator's act, unless the engine decides: then it reports the act, too.
+func (e *guarded) operated(r *rights, a Act) {
+	if !r.elsewhere {
+		e.pass.acted(a)
+	}
 }
 
 // List implements lockkeeper.Engine. The rules in force at the time of each status decide whether a
@@ -379,7 +360,7 @@ func (e *guarded) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockke
 		q = e.names.query(q)
 		q.Sees = func(st *lockkeeper.Status) bool { // so that the engine computes no hidden evidence
 			r, withdrawn := e.pass.admission.current()
-			return withdrawn == nil && e.sees(r, st)
+			return withdrawn == nil && r.sees(e.names, st)
 		}
 		q.Keep = e.pass.Usage().Keep
 		for st, err := range e.engine.List(ctx, q) {
@@ -387,7 +368,7 @@ func (e *guarded) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockke
 			if withdrawn != nil {
 				break
 			}
-			if err == nil && !e.sees(r, &st) {
+			if err == nil && !r.sees(e.names, &st) {
 				continue
 			}
 			if !yield(e.names.status(st), e.names.err(err)) {

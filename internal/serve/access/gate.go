@@ -41,6 +41,9 @@ type Options struct {
 
 	// Limits bound what the identities use; nil is limits.DefaultBounds. An open gate counts too.
 	Limits *limits.Bounds
+	// Callers tells the engine who calls: see CallerOf.
+	Callers bool
+
 	// Uncounted makes an open gate count no claims and sessions, so that it does not bound them.
 	Uncounted bool
 }
@@ -55,6 +58,7 @@ type Act struct {
 	Ref      lockkeeper.Ref  // the claim it is about, as the engine names it
 	Label    lockkeeper.Label
 	Force    bool
+	Index    uint64 // of the log of a cluster: where it was decided; 0 without one
 	// nil: it succeeded. ErrDenied: the rules denied it. ErrUnavailable: its outcome is unknown.
 	// Any other error: it failed.
 	Err error

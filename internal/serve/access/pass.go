@@ -139,7 +139,7 @@ func (p *Pass) May(v Verb, at lockkeeper.Path) error {
 	if err != nil {
 		return err
 	}
-	if err := p.admission.may(r, v, at); err != nil {
+	if err := r.may(p.admission.name, v, at); err != nil {
 		p.acted(Act{Verb: v, Path: at, Err: err})
 		return err
 	}
@@ -192,7 +192,7 @@ func (p *Pass) acted(a Act) {
 }
 
 // may returns nil if r allows v at the path, and the denial otherwise.
-func (a *admission) may(r *rights, v Verb, at lockkeeper.Path) error {
+func (r *rights) may(name string, v Verb, at lockkeeper.Path) error {
 	if r.allows(v, at) {
 		return nil
 	}
@@ -203,7 +203,7 @@ func (a *admission) may(r *rights, v Verb, at lockkeeper.Path) error {
 	case at == "", at == lockkeeper.Root:
 		where = "everything"
 	}
-	e := denied("%s may not %s %s: %s", a.name, v, where, r.describe(v)).(*lockkeeper.Error)
+	e := denied("%s may not %s %s: %s", name, v, where, r.describe(v)).(*lockkeeper.Error)
 	e.Path = at
 	return e
 }

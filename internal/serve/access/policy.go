@@ -20,28 +20,37 @@ type Policy struct {
 
 	Tokens       []Token `yaml:"-"`            // from a file of their own, see ParseTokens
 	Certificates bool    `yaml:"certificates"` // a client with a certificate that the TLS layer verified is admitted
+
+	// Elsewhere says that the engine itself decides by these rules and quotas, for all of its servers:
+	// see CallerOf. The gate then only authenticates, keeps the sessions of identities apart, and decides
+	// what they see and whether they may drain the server.
+	Elsewhere bool   `yaml:"-"`
+	Closed    string `yaml:"-"` // why nobody is admitted; "": some are
 }
 
 // A Rule allows verbs to identities on paths and all below them.
 type Rule struct {
-	Who   []string `yaml:"who"`   // identities; "*" is every admitted identity, "deploy-*" all that begin so
-	May   []Verb   `yaml:"may"`   // look, lock, revoke, freeze, drain
-	Paths []string `yaml:"paths"` // each with all below it (R1); "*" stands for all paths; drain requires it
+	// identities; "*" is every admitted identity, "deploy-*" all that begin so
+	Who   []string `yaml:"who" json:"who"`
+	May   []Verb   `yaml:"may" json:"may"`     // look, lock, revoke, freeze, drain
+	Paths []string `yaml:"paths" json:"paths"` // each with all below it (R1); "*" stands for all paths; drain requires it
 }
 
 // A Quota bounds what each of its identities may have at a time. 0 sets no bound.
 type Quota struct {
-	Who    []string `yaml:"who"`    // as in a Rule
-	Claims int      `yaml:"claims"` // held and waiting; 0 is the server's bound
+	Who    []string `yaml:"who" json:"who"`                           // as in a Rule
+	Claims int      `yaml:"claims,omitempty" json:"claims,omitempty"` // held and waiting; 0 is the server's bound
 	// Claims that wait. A claim that may wait counts here until it is granted.
-	Waiting  int `yaml:"waiting"`
-	Sessions int `yaml:"sessions"` // open sessions
-	Paths    int `yaml:"paths"`    // targets of all claims; a path that two claims name counts twice
+	Waiting  int `yaml:"waiting,omitempty" json:"waiting,omitempty"`
+	Sessions int `yaml:"sessions,omitempty" json:"sessions,omitempty"` // open sessions
+	// targets of all claims; a path that two claims name counts twice
+	Paths int `yaml:"paths,omitempty" json:"paths,omitempty"`
+	// claims of one session; 0 is the server's bound
+	SessionClaims int `yaml:"session_claims,omitempty" json:"session_claims,omitempty"`
 
-	SessionClaims int `yaml:"session_claims"` // claims of one session; 0 is the server's bound
-
-	LongestTTL      duration.Span `yaml:"longest_ttl"`      // of a session
-	HighestPriority *int          `yaml:"highest_priority"` // of a claim; nil: no bound of its own
+	LongestTTL duration.Span `yaml:"longest_ttl,omitempty" json:"longest_ttl,omitempty"` // of a session
+	// of a claim; nil: no bound of its own
+	HighestPriority *int `yaml:"highest_priority,omitempty" json:"highest_priority,omitempty"`
 }
 
 // Limits of a policy. A larger policy is refused.

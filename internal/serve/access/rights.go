@@ -15,6 +15,8 @@ type compiled struct {
 	quotas       []Quota
 	tokens       map[Digest]Token
 	certificates bool
+	elsewhere    bool
+	closed       string
 }
 
 // compile copies p; the compiled form of nil is nil.
@@ -22,7 +24,12 @@ func compile(p *Policy) *compiled {
 	if p == nil {
 		return nil
 	}
-	c := &compiled{tokens: make(map[Digest]Token, len(p.Tokens)), certificates: p.Certificates}
+	c := &compiled{
+		tokens:       make(map[Digest]Token, len(p.Tokens)),
+		certificates: p.Certificates,
+		elsewhere:    p.Elsewhere,
+		closed:       p.Closed,
+	}
 	for _, r := range p.Rules {
 		c.rules = append(c.rules, Rule{valid(r.Who), slices.Clone(r.May), slices.Clone(r.Paths)})
 	}
@@ -64,6 +71,8 @@ func (p *compiled) admits(c *Credentials, now time.Time) (credential, *rights, e
 	switch {
 	case p == nil:
 		return credential{}, &rights{open: true}, nil
+	case p.closed != "":
+		return credential{}, nil, denied("%s", p.closed)
 	case c.Token != "":
 		return p.admitsToken(c.Token, now)
 	case c.Certificate != nil && p.certificates:
@@ -133,11 +142,14 @@ func (p *compiled) stillAdmits(c credential, now time.Time) *rights {
 
 // rights are what one identity may do under one policy.
 type rights struct {
-	open    bool // everything
-	at      map[Verb]reach
-	quota   Quota
-	limits  limits.Quota // the numbers in quota
-	expires time.Time    // of the credential; zero: never
+	open bool // everything
+	// The engine decides by the rules and quotas: here they only say what the identity sees, and whether it
+	// may drain.
+	elsewhere bool
+	at        map[Verb]reach
+	quota     Quota
+	limits    limits.Quota // the numbers in quota
+	expires   time.Time    // of the credential; zero: never
 }
 
 // A reach is a set of paths, each with all below it.
@@ -146,9 +158,13 @@ type reach struct {
 	below map[lockkeeper.Path]struct{}
 }
 
-// rightsOf returns what the rules allow to the identity; nil if no rule names it.
+// rightsOf returns what the rules allow to the identity; nil if no rule names it. If the engine decides,
+// every identity is admitted: this server may not have the latest rules yet.
 func (p *compiled) rightsOf(name string, expires time.Time) *rights {
 	var r *rights
+	if p.elsewhere {
+		r = &rights{at: make(map[Verb]reach), expires: expires, elsewhere: true}
+	}
 	for i := range p.rules {
 		rule := &p.rules[i]
 		if !slices.ContainsFunc(rule.Who, func(pattern string) bool { return matches(pattern, name) }) {
@@ -165,6 +181,9 @@ func (p *compiled) rightsOf(name string, expires time.Time) *rights {
 		return nil
 	}
 	for _, q := range p.quotas {
+		if p.elsewhere {
+			break
+		}
 		if slices.ContainsFunc(q.Who, func(pattern string) bool { return matches(pattern, name) }) {
 			r.quota = q
 			r.limits = limits.Quota{

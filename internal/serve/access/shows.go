@@ -17,7 +17,7 @@ func (p *Pass) Shows(st lockkeeper.Status) (lockkeeper.Status, bool) {
 	if name := p.admission.name; name != "" {
 		e.names.prefix = name + ":"
 	}
-	if !e.sees(r, &st) {
+	if !r.sees(e.names, &st) {
 		return lockkeeper.Status{}, false
 	}
 	return e.names.status(st), true
