@@ -8,6 +8,8 @@ import (
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
 )
 
 // apply applies a committed entry. All nodes apply the same entries in the same order.
@@ -77,6 +79,7 @@ func (r *Replica) applyBatch(index uint64, batch []byte) error {
 				return fmt.Errorf("a command is written under rules %d, the cluster runs under rules %d", q.rules, r.rules)
 			}
 			a.Reply, a.Err = r.config.Rules.Step(r.rules, r.table, &q.command)
+			r.appliedCommand(index, &q.command, a.Err)
 			if r.config.Applied != nil {
 				r.config.Applied(Applied{Index: index, Table: r.table, Command: &q.command, Answer: a})
 			}
@@ -111,6 +114,9 @@ func (r *Replica) applySetting(index uint64, s *Setting) (uint64, error) {
 func (r *Replica) changeSetting(index uint64, s *Setting) Setting {
 	before := r.settings.get(s.Key).Revision
 	after := r.settings.put(s)
+	if after.Revision != before {
+		r.audit(Record{Index: index, Setting: &after})
+	}
 	if after.Revision != before && r.config.Changed != nil {
 		r.config.Changed(index, after)
 	}
@@ -143,6 +149,9 @@ func (r *Replica) applyConfChange(e *pb.Entry) error {
 		with = nil
 	}
 	r.conf = r.node.ApplyConfChange(c)
+	if id := c.GetNodeId(); id != raft.None {
+		r.audit(Record{Index: e.GetIndex(), Change: &voters.Change{ID: id, Kind: kindOf(c.GetType())}})
+	}
 	with = append(with, r.forgetReport(c)...)
 	for i := range with {
 		r.changeSetting(e.GetIndex(), &with[i])

@@ -40,7 +40,9 @@ func unavailable(cause error) error {
 // happens at most once:
 //
 //	waiting ── sent to the leader ──> sent ── entry applied ──────────────> answered
-//	   ^  │                            │ ├── leader changed: ErrUnknown ──> answered
+//	   ^  │                            │ ├── denied, and no earlier
+//	   │  │                            │ │   entry can have it ───────────> answered
+//	   │  │                            │ ├── leader changed: ErrUnknown ──> answered
 //	   │  │                            │ ├── snapshot:       ErrUnknown ──> answered
 //	   │  │                            │ └── deadline:       ErrUnknown ──> answered
 //	   └──┼── refused: not leading ────┘
@@ -49,23 +51,31 @@ type calls struct {
 	last    CallID
 	pending map[CallID]*call
 	order   []CallID // by id and so by deadline; has answered ones too
+	denied  []CallID // sent ones that the leader has denied; has answered ones too
 	unsent  []CallID // waiting ones; has answered ones too
 	refused []CallID // waiting ones that go to unsent with the next tick
 }
 
 type call struct {
+	caller   Caller
 	request  []byte // without a time
 	deadline time.Duration
 	sentTo   uint64 // the leader that has it; 0: it waits for one
 	attempt  uint64 // rises each time it is sent
+
+	denied   error  // by the leader; nil: it has not decided
+	deniedAt uint64 // index of the last entry that may have the call nevertheless
 }
 
 // Call is the input of a command of this node's callers: Attach, Renew, Claim or End. Command.At is
 // ignored. Its one answer comes with an Output, unless it is cancelled.
-func (r *Replica) Call(now time.Duration, c table.Command) CallID {
+func (r *Replica) Call(now time.Duration, c table.Command) CallID { return r.CallAs(now, Caller{}, c) }
+
+// CallAs is Call for an authenticated caller. Under a policy, a caller without a name may do nothing.
+func (r *Replica) CallAs(now time.Duration, by Caller, c table.Command) CallID {
 	r.begin(now)
 	c.At = 0
-	return r.admit(&request{command: c}, nil)
+	return r.admit(&request{command: c, caller: by}, by.check())
 }
 
 // admit makes a call of a request, or answers it at once. err is what is known to be wrong with it.
@@ -86,7 +96,11 @@ func (r *Replica) admit(q *request, err error) CallID {
 		r.out.Answers = append(r.out.Answers, Answer{Call: id, Err: err})
 		return id
 	}
-	r.calls.pending[id] = &call{request: appendRequest(nil, r.writtenUnder(), q), deadline: r.now + r.config.CallTimeout}
+	r.calls.pending[id] = &call{
+		caller:   q.caller,
+		request:  appendRequest(nil, r.writtenUnder(), q),
+		deadline: r.now + r.config.CallTimeout,
+	}
 	r.calls.order = append(r.calls.order, id)
 	r.calls.unsent = append(r.calls.unsent, id)
 	r.settle()
@@ -139,6 +153,7 @@ func (r *Replica) sendWaiting() {
 			Incarnation: r.config.Incarnation,
 			Call:        id,
 			Attempt:     c.attempt,
+			Caller:      c.caller,
 			Request:     c.request,
 		}
 		if m.To == m.From {
@@ -153,7 +168,8 @@ func (r *Replica) sendWaiting() {
 // the next tick.
 func (r *Replica) receiveRefusal(m *Message) {
 	c := r.calls.pending[m.Call]
-	if c == nil || m.Incarnation != r.config.Incarnation || c.sentTo != m.From || c.attempt != m.Attempt {
+	if c == nil || m.Incarnation != r.config.Incarnation || c.sentTo != m.From || c.attempt != m.Attempt ||
+		c.denied != nil {
 		return
 	}
 	switch m.Kind {
@@ -164,6 +180,11 @@ func (r *Replica) receiveRefusal(m *Message) {
 		r.answer(Answer{Call: m.Call, Err: unavailable(ErrBusy)})
 	case kindInvalid:
 		r.answer(Answer{Call: m.Call, Err: lockkeeper.Invalid("the leader refused the call: %s", m.Text)})
+	case kindDenied:
+		if c.denied == nil {
+			c.denied, c.deniedAt = m.Refusal.error(m.Text), m.Refusal.index
+			r.calls.denied = append(r.calls.denied, m.Call)
+		}
 	}
 }
 
@@ -209,6 +230,6 @@ func (r *Replica) endAllCalls(cause error) {
 	for _, id := range r.calls.order {
 		r.answer(Answer{Call: id, Err: unavailable(cause)})
 	}
-	r.calls.order, r.calls.unsent, r.calls.refused = nil, nil, nil
+	r.calls.order, r.calls.unsent, r.calls.refused, r.calls.denied = nil, nil, nil, nil
 	r.endAllReads(cause)
 }

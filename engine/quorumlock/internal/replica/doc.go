@@ -46,6 +46,19 @@
 // change of the configuration may bring settings with it ([Replica.Change]): all nodes make both, or
 // neither. Every node has all settings, and its caller is told of changes ([Config.Changed]).
 //
+// # Policy
+//
+// A setting may state what callers may do ([PolicyKey]). The node at which a call came in says who makes
+// it ([Caller]). A ready leader asks a [Decider] before it puts a call into a batch:
+//
+//	permitted ──> proposed
+//	denied    ──> the caller's node: answers when it has applied all entries proposed until then
+//
+// An earlier copy of a denied call may be in one of these entries; then the call has that answer. Later copies are
+// dropped. A change of the policy is the last call of its batch, and the leader decides nothing
+// until it has applied it. So each call in the log was permitted by the policy at its position.
+// All nodes apply what was permitted, without asking again: they need not agree about rights.
+//
 // # Reads
 //
 // [Replica.Read] is answered when this node has everything that was answered anywhere before

@@ -56,6 +56,7 @@ type request struct {
 	setting *Setting // nil: a command
 	command table.Command
 	rules   uint64 // when read: under which the command is written
+	caller  Caller // of a command that is not in an entry yet
 }
 
 // appendRequest appends a request, a command of it under that version of the rules.

@@ -46,6 +46,7 @@ func newJudge(w *world) judge {
 
 // applied checks a command that a machine applied.
 func (j *judge) applied(m *machine, index uint64, t *table.Table, c *table.Command) {
+	j.checkGuest(m, index, c)
 	if index != m.index {
 		m.index, m.within = index, 0
 	}

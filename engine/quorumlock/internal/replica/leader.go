@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -32,12 +33,19 @@ type leadership struct {
 	stamped  time.Duration // the time of the last entry
 	blocked  bool          // raft takes no proposal until the next tick
 	changing bool          // a change of the configuration is in the log, and not applied
+
+	decider   Decider // under a policy; nil before it is needed
+	decidedBy uint64  // the revision of its policy
+	settling  bool    // a change of the policy is in the log, and not applied
 }
 
 type queued struct {
 	origin  origin
 	attempt uint64
 	request request
+
+	permitted bool // it is in the batch at hand, and the decider counts it
+	denied    bool // its caller was told so: it is never proposed
 }
 
 // time is the time that a ready leader stamps with.
@@ -74,8 +82,8 @@ func (r *Replica) followLeader() {
 
 // refuseQueued gives a call back that this node did not propose before it lost its leadership.
 func (r *Replica) refuseQueued(q *queued) {
-	if q.origin.node == raft.None {
-		return // its own
+	if q.origin.node == raft.None || q.denied {
+		return // its own, or refused before
 	}
 	m := Message{
 		From:        r.config.ID,
@@ -108,7 +116,7 @@ func (r *Replica) receiveCall(m *Message) {
 	default:
 		err = r.config.refuse(&q)
 		if err == nil {
-			err = r.refuseForeign(m.From, &q)
+			err = cmp.Or(r.refuseForeign(m.From, &q), m.Caller.check())
 		}
 		if err != nil {
 			refusal.Kind, refusal.Text = kindInvalid, err.Error()
@@ -116,7 +124,12 @@ func (r *Replica) receiveCall(m *Message) {
 	}
 	switch {
 	case refusal.Kind == 0:
-		r.lead.queue = append(r.lead.queue, queued{origin{m.From, m.Incarnation, m.Call}, m.Attempt, q})
+		q.caller = m.Caller
+		r.lead.queue = append(r.lead.queue, queued{
+			origin:  origin{m.From, m.Incarnation, m.Call},
+			attempt: m.Attempt,
+			request: q,
+		})
 	case refusal.To == refusal.From:
 		r.receiveRefusal(&refusal)
 	default:
@@ -127,7 +140,8 @@ func (r *Replica) receiveCall(m *Message) {
 // mayPropose reports whether this node is a ready leader that keeps up with its own proposals.
 func (r *Replica) mayPropose() bool {
 	l := &r.lead
-	return l.ready && !l.blocked && l.inFlight < maxInFlight && r.writes.bytes <= r.config.MaxUnwritten
+	return l.ready && !l.blocked && !l.settling && l.inFlight < maxInFlight &&
+		r.writes.bytes <= r.config.MaxUnwritten
 }
 
 // propose proposes what is queued, and a Pass if time has to pass.
@@ -146,8 +160,10 @@ func (r *Replica) propose() {
 		}
 		if r.node.Propose(batch) != nil {
 			l.blocked = true // a transfer of the leadership is under way
+			r.dropBatch(l.queue[:taken])
 			return
 		}
+		l.settling = taken > 0 && changesPolicy(&l.queue[taken-1])
 		l.queue = l.queue[taken:]
 		l.inFlight++
 		l.stamped = at
@@ -155,7 +171,9 @@ func (r *Replica) propose() {
 }
 
 // batch returns the data of an entry with the first calls of the queue, and how many it has taken.
-// Calls of this node that were cancelled, or whose deadline has passed, are left out.
+// Calls of this node that were cancelled, or whose deadline has passed, are left out, and so are calls
+// that the policy denies. A change of the policy is the last call of its batch, and nothing is decided
+// before it is applied: so it takes effect at one position of the log.
 func (r *Replica) batch(at time.Duration) (data []byte, taken int) {
 	data = newEntry(entryBatch)
 	for i := range r.lead.queue {
@@ -167,8 +185,14 @@ func (r *Replica) batch(at time.Duration) (data []byte, taken int) {
 		if q.origin.node == r.config.ID && r.calls.pending[q.origin.call] == nil {
 			continue
 		}
+		if !r.permit(q) {
+			continue
+		}
 		q.request.command.At = at
 		data = appendCall(data, q.origin, r.rules, &q.request)
+		if changesPolicy(q) {
+			break
+		}
 	}
 	return data, taken
 }
@@ -203,6 +227,7 @@ func (r *Replica) appliedAsLeader(e *pb.Entry) {
 		l.ready, l.tableAt, l.bootAt, l.stamped = true, r.table.Now(), r.now, r.table.Now()
 	default:
 		l.inFlight--
+		l.settling = l.settling && l.inFlight > 0
 		if e.GetType() != pb.EntryNormal || len(e.GetData()) == 0 { // raft empties a change that it refuses
 			l.changing = false
 		}

@@ -22,8 +22,10 @@ type Message struct {
 	Incarnation uint64
 	Call        CallID
 	Attempt     uint64
-	Request     []byte // of a call
-	Text        string // of a refusal for an invalid call: why
+	Caller      Caller  // of a call
+	Request     []byte  // of a call
+	Text        string  // of a refusal: why
+	Refusal     refusal // of a denial
 }
 
 // Kind is the kind of a Message. Kind 0 is a message of raft.
@@ -34,13 +36,17 @@ const (
 	kindNotLeading                 // the answer of a node that does not lead: the call was not made
 	kindBusy                       // the leader has too many calls: the call was not made
 	kindInvalid                    // the leader refuses the call
+	kindDenied                     // the policy of the cluster denies the call: it was not made
 	kinds
 )
 
 // MarshalBinary returns the message without From and To:
 //
 //	message = kind, then for kind 0 the message of raft, else
-//	          incarnation call attempt, then for a call the request, else the text
+//	          incarnation call attempt, then for a call its caller and the request, for a denial what
+//	          was decided and the text, else the text
+//	caller  = length name length from
+//	denial  = index code length path text
 func (m *Message) MarshalBinary() ([]byte, error) {
 	b := []byte{byte(m.Kind)}
 	if m.Kind == 0 {
@@ -49,7 +55,12 @@ func (m *Message) MarshalBinary() ([]byte, error) {
 	b = binary.AppendUvarint(b, m.Incarnation)
 	b = binary.AppendUvarint(b, uint64(m.Call))
 	b = binary.AppendUvarint(b, m.Attempt)
-	b = append(b, m.Request...)
+	switch m.Kind {
+	case kindCall:
+		b = append(appendText(appendText(b, m.Caller.Name), m.Caller.From), m.Request...)
+	case kindDenied:
+		b = appendText(append(binary.AppendUvarint(b, m.Refusal.index), m.Refusal.code), string(m.Refusal.path))
+	}
 	return append(b, m.Text...), nil
 }
 
@@ -74,12 +85,17 @@ func (m *Message) UnmarshalBinary(b []byte) error {
 		}
 	}
 	m.Call = CallID(call)
-	if m.Kind == kindCall {
-		m.Request = b
-	} else {
+	var err error
+	switch m.Kind {
+	case kindCall:
+		m.Caller, m.Request, err = cutCaller(b)
+	case kindDenied:
+		m.Refusal, b, err = cutRefusal(b)
+		fallthrough
+	default:
 		m.Text = string(b)
 	}
-	return nil
+	return err
 }
 
 // Receive is the input of a message from another node. An error says what is wrong with the message,

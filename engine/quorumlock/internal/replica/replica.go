@@ -37,6 +37,14 @@ type Config struct {
 	// Table.Events has the events of the command. It must not change the table. It may be nil.
 	Applied func(Applied)
 
+	// Decider returns what decides under a policy, the value of the setting PolicyKey. Only a ready leader
+	// asks it. With nil, a policy denies everything.
+	Decider func(policy []byte) Decider
+
+	// Audit is called for each Record, while this node leads. It must not wait, must not call a method of
+	// the replica, and must not keep what a Record points to. It may be nil.
+	Audit func(Record)
+
 	// Changed is called after a setting has changed, by the entry with that index or by a snapshot that
 	// ends there, also within New: from there on, Replica.Setting returns s. Who begins with no setting and
 	// applies all changes has all settings. It may be nil.
@@ -86,6 +94,7 @@ type Replica struct {
 	lead    leadership
 	writes  writes
 	hashes  hashes
+	denials denials
 	conf    *pb.ConfState // the configuration, as applied
 	report  CallID        // the call that reports the rules of this program; 0: none
 	failed  error         // why this node has stopped; nil while it runs
@@ -196,6 +205,7 @@ func (r *Replica) settle() {
 	for r.failed == nil {
 		r.followLeader()
 		r.protect(r.propose)
+		r.answerDenied()
 		r.protect(r.requestReads)
 		if r.failed != nil || !r.node.HasReady() {
 			return

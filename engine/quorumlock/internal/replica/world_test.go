@@ -29,6 +29,7 @@ type world struct {
 	judge    judge
 	endsSoon bool           // with the first broken promise
 	seen     map[string]int // what happened, and how often
+	guests   *guests        // nil: there is no policy
 	trace    []string       // the latest events, for the report of a failure
 }
 
@@ -41,6 +42,7 @@ type profile struct {
 	learners                  bool          // all machines that do not vote are learners, and never vote
 	badClocks                 bool          // clocks also jump ahead and run fast: then only the table must be right
 	steals                    bool          // claims also take holds away after a time
+	policies                  bool          // a policy changes all the time
 	bug                       bug
 	program                   Rules         // of all machines; earlierRules: they get the later ones during the faults
 	ttl                       time.Duration // of sessions; 0: 2 to 6 seconds
@@ -79,6 +81,9 @@ func newWorld(t *testing.T, p profile, seed uint64) *world {
 		w.clients = append(w.clients, newClient(w, i))
 	}
 	w.addPutters(2)
+	if p.policies {
+		w.host()
+	}
 	w.after(time.Second, w.operate)
 	return w
 }
@@ -228,8 +233,11 @@ func (m *machine) config() Config {
 		MaxQueued:      1000,
 		MaxEntry:       4096,
 		MaxUnwritten:   1 << 20,
-		Applied:        func(a Applied) { m.judge.applied(m, a.Index, a.Table, a.Command) },
-		Changed:        func(_ uint64, s Setting) { m.judge.changed(m, s) },
+		Decider: func(policy []byte) Decider {
+			return &toyRights{policy: string(policy), world: m.world, open: make(map[string]int)}
+		},
+		Applied: func(a Applied) { m.judge.applied(m, a.Index, a.Table, a.Command) },
+		Changed: func(_ uint64, s Setting) { m.judge.changed(m, s) },
 	}
 }
 
