@@ -56,7 +56,8 @@ has the keys of the cluster: there is no remote access to these verbs.`,
   lk cluster ls`,
 		Args: a.checkedAlone(func(cmd *cobra.Command, args []string) {
 			if len(args) > 0 {
-				a.bad.addf("unknown command %q for lk cluster: there are init, token, ls, remove, transfer, rank, voters, recover",
+				a.bad.addf("unknown command %q for lk cluster: there are init, token, ls, remove, transfer, rank, voters, policy, "+
+					"recover",
 					args[0])
 			}
 		}),
@@ -65,7 +66,7 @@ has the keys of the cluster: there is no remote access to these verbs.`,
 	cmd.PersistentFlags().StringVar(&o.data, "data", "", "`DIR` of the node on this machine (default $"+serveVariables+
 		"DATA, else cluster beside the default --data of lk serve)")
 	cmd.AddCommand(a.newClusterInit(o), a.newClusterToken(o), a.newClusterLs(o), a.newClusterRemove(o),
-		a.newClusterTransfer(o), a.newClusterRank(o), a.newClusterVoters(o),
+		a.newClusterTransfer(o), a.newClusterRank(o), a.newClusterVoters(o), a.newClusterPolicy(o),
 		a.newClusterRecover(o))
 	return cmd
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/control"
 )
 
@@ -28,6 +29,8 @@ const (
 	transferVerb = "cluster transfer"
 	rankVerb     = "cluster rank"
 	votersVerb   = "cluster voters"
+	policyVerb   = "cluster policy"
+	setVerb      = "cluster policy set"
 )
 
 // clusterVerbs returns what a node does for lk cluster.
@@ -54,6 +57,10 @@ func clusterVerbs(e *quorumlock.Engine) map[string]control.Verb {
 		votersVerb: decoded(func(ctx context.Context, number int) (any, error) {
 			return nil, e.SetVoters(ctx, number)
 		}),
+		policyVerb: func(ctx context.Context, _ json.RawMessage) (any, error) { return e.ReadPolicy(ctx) },
+		setVerb: decoded(func(ctx context.Context, p *access.Policy) (any, error) {
+			return nil, e.SetPolicy(ctx, p)
+		}),
 	}
 }
 
@@ -76,7 +83,7 @@ func (s *service) openNode(ctx context.Context, folder string, l net.Listener) (
 		return nil, err
 	}
 	c := o.node
-	c.Logger = s.log
+	c.Logger, c.Audit = s.log, s.clusterAudit
 	c.ClientAddress = s.clientAddress(l, c)
 	if o.joins && quorumlock.HasJoined(folder) {
 		s.checkJoined(folder)
@@ -88,6 +95,9 @@ func (s *service) openNode(ctx context.Context, folder string, l net.Listener) (
 	e, err := quorumlock.Open(ctx, folder, c)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.checkPolicy(e); err != nil {
+		return nil, errors.Join(err, e.Close())
 	}
 	if s.operators, err = control.Listen(folder); err != nil {
 		return nil, errors.Join(err, e.Close())
@@ -101,6 +111,7 @@ func (s *service) serveOperators(failed chan<- error) {
 		return
 	}
 	s.beside.Go(s.followCluster)
+	s.beside.Go(s.followPolicy)
 	s.beside.Go(func() {
 		if err := control.Serve(s.life, s.operators, clusterVerbs(s.node), s.log); err != nil {
 			failed <- err

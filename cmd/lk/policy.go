@@ -53,10 +53,10 @@ var everything = access.Rule{
 // half-written policy could allow more than the whole.
 const policyLook = 500 * time.Millisecond
 
-// A policyWatch gives a gate a new policy when the files that it comes from change.
+// A policyWatch calls set with the new policy when the files that it comes from change.
 type policyWatch struct {
 	options *serveOptions
-	gate    *access.Gate
+	set     func(*access.Policy)
 	log     *slog.Logger
 	seen    []fileState // at the latest check
 	taken   []fileState // at the latest successful load; nil before the first load of this watch
@@ -71,8 +71,8 @@ type fileState struct {
 
 // newPolicyWatch returns a watch that loads the files once at its beginning: they may have changed
 // since the server read the policy of the gate.
-func newPolicyWatch(o *serveOptions, g *access.Gate, log *slog.Logger) *policyWatch {
-	return &policyWatch{options: o, gate: g, log: log}
+func newPolicyWatch(o *serveOptions, set func(*access.Policy), log *slog.Logger) *policyWatch {
+	return &policyWatch{options: o, set: set, log: log}
 }
 
 // look returns the present state of the files.
@@ -135,7 +135,7 @@ func (w *policyWatch) take() {
 		return
 	}
 	w.options.file = fresh.file
-	w.gate.Set(p)
+	w.set(p)
 	w.taken, w.wrong = w.seen, ""
 	w.log.Info("rules and tokens were read again", "rules", len(p.Rules), "tokens", len(p.Tokens))
 }

@@ -56,7 +56,7 @@ func watchPolicy(t *testing.T, meanwhile, test func(*watchedPolicy)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()
-		go newPolicyWatch(w.options, w.gate, slog.New(slog.DiscardHandler)).run(ctx, nil)
+		go newPolicyWatch(w.options, w.gate.Set, slog.New(slog.DiscardHandler)).run(ctx, nil)
 		test(w)
 	})
 }

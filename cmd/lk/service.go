@@ -42,6 +42,7 @@ type service struct {
 	node      *quorumlock.Engine // the same if it is a node of a cluster; else nil
 	operators net.Listener       // of lk cluster; nil without a node
 	gate      *access.Gate
+	policy    policies
 	audit     *observe.Audit // nil without --audit
 	metrics   *observe.Metrics
 	watch     *observe.Watch // nil without HTTP and audit log: it costs a busy server a fifth of its throughput
@@ -168,7 +169,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy, l net.Listene
 		traced = tracing.Wrap(e, provider)
 	}
 	s.engine = s.metrics.Counted(traced)
-	s.gate = access.New(s.engine, policy, access.Options{Acted: s.acted, Limits: o.limits.bounds()})
+	s.openGate(policy)
 	if s.audit != nil || o.onHTTP().text != httpOff {
 		s.watch = observe.NewWatch(e, s.metrics, s.audit, s.log)
 	}
@@ -244,7 +245,7 @@ func (s *service) run(hup <-chan os.Signal, listeners, pages []net.Listener) <-c
 	if s.watch != nil {
 		s.beside.Go(func() { s.watch.Run(s.life) })
 	}
-	s.beside.Go(func() { newPolicyWatch(s.options, s.gate, s.log).run(s.life, s.hangups(hup)) })
+	s.beside.Go(func() { newPolicyWatch(s.options, s.setPolicy, s.log).run(s.life, s.hangups(hup)) })
 	s.serveOperators(failed)
 	s.audit.Started(s.options.engine)
 	return failed

@@ -32,6 +32,10 @@ type Config struct {
 	Rank Rank
 
 	Logger *slog.Logger // may be nil
+
+	// Audit is called while this node leads, for what an audit log has to know. It must not wait, and must
+	// not call a method of the Engine. It may be nil.
+	Audit func(AuditEvent)
 }
 
 // A Rank says how much a node should vote and lead. 0 votes first and leads whenever it can; 15 votes

@@ -124,7 +124,7 @@ func (e *Engine) Settings() Settings { return Settings{e.node} }
 // the leader's time to the tables. The call has no effect otherwise, because no session has an empty id.
 func (s Settings) Read(ctx context.Context) (join.View, error) {
 	for range mostTries {
-		_, err := s.node.Call(ctx, table.Command{Op: table.Renew}, nil)
+		_, err := s.node.Call(ctx, replica.Caller{}, table.Command{Op: table.Renew}, nil)
 		if errors.Is(err, replica.ErrUnknown) && ctx.Err() == nil {
 			continue // the leader has changed, or this node was given the whole state
 		}

@@ -3,10 +3,12 @@ package quorumlock
 import (
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +34,8 @@ type host struct {
 	changed   chan struct{}          // filled when a setting has changed
 	ready     atomic.Bool            // a leader had contact with this node
 	stated    stated
+	policy    policy
+	names     map[uint64]string // of nodes, by id; guarded by the lock of the node
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -54,6 +58,7 @@ func Open(ctx context.Context, folder string, c Config) (*Engine, error) {
 		return nil, err
 	}
 	h := &host{config: c, opened: time.Now(), store: store, changed: make(chan struct{}, 1)}
+	h.names, h.policy.changed = make(map[uint64]string), make(chan struct{})
 	h.stated.changed = make(chan struct{})
 	h.life, h.end = context.WithCancel(context.Background())
 	e, err := h.start(folder)
@@ -171,6 +176,7 @@ func (e *Engine) run(state replica.State) (err error) {
 			ID:          h.store.Identity().ID,
 			Incarnation: join.DrawID(),
 			Changed:     h.settingChanged,
+			Audit:       h.audit,
 		},
 		Storage:   h,
 		Repeat:    func(err error) bool { return errors.Is(err, storage.ErrFull) },
@@ -198,7 +204,14 @@ func (h *host) serve(e *Engine, l net.Listener) {
 }
 
 // settingChanged implements replica.Config.Changed. The node is locked.
-func (h *host) settingChanged(uint64, replica.Setting) {
+func (h *host) settingChanged(_ uint64, s replica.Setting) {
+	if s.Key == replica.PolicyKey {
+		h.policy.set(s.Value)
+	}
+	var n join.Node
+	if strings.HasPrefix(s.Key, nodeKeys) && json.Unmarshal(s.Value, &n) == nil {
+		h.names[n.ID] = n.Name
+	}
 	select {
 	case h.changed <- struct{}{}:
 	default:

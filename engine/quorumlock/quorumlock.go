@@ -8,6 +8,9 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/node"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/rights"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -54,6 +57,7 @@ const (
 func withDefaults(c node.Config) node.Config {
 	c.Tick = tickTime
 	c.Replica.Guarantees = guarantees()
+	c.Replica.Decider = func(policy []byte) replica.Decider { return rights.New(policy) }
 	c.Replica.HeartbeatTicks, c.Replica.ElectionTicks = 1, electionTicks
 	c.Replica.CallTimeout, c.Replica.RecordEvery = callTimeout, recordInterval
 	c.Replica.SnapshotEvery, c.Replica.KeepEntries = snapshotEvery, keepEntries
@@ -64,28 +68,31 @@ func withDefaults(c node.Config) node.Config {
 // Guarantees implements lockkeeper.Engine.
 func (e *Engine) Guarantees() lockkeeper.Guarantees { return guarantees() }
 
+// callerOf returns who makes a call, as the server in front of this engine has authenticated them.
+func callerOf(ctx context.Context) replica.Caller { return replica.Caller(access.CallerOf(ctx)) }
+
 // Attach implements lockkeeper.Engine.
 func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status)) (lockkeeper.Lease,
 	error) {
-	reply, err := e.node.Call(ctx, table.Command{Op: table.Attach, Session: s}, notify)
+	reply, err := e.node.Call(ctx, callerOf(ctx), table.Command{Op: table.Attach, Session: s}, notify)
 	return reply.Lease, err
 }
 
 // Renew implements lockkeeper.Engine.
 func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
-	reply, err := e.node.Call(ctx, table.Command{Op: table.Renew, Key: k}, nil)
+	reply, err := e.node.Call(ctx, callerOf(ctx), table.Command{Op: table.Renew, Key: k}, nil)
 	return reply.Lease, err
 }
 
 // Claim implements lockkeeper.Engine.
 func (e *Engine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
-	reply, err := e.node.Call(ctx, table.Command{Op: table.Claim, Key: k, Want: w}, nil)
+	reply, err := e.node.Call(ctx, callerOf(ctx), table.Command{Op: table.Claim, Key: k, Want: w}, nil)
 	return reply.Status, err
 }
 
 // End implements lockkeeper.Engine.
 func (e *Engine) End(ctx context.Context, k lockkeeper.Key, x lockkeeper.Ending) error {
-	_, err := e.node.Call(ctx, table.Command{Op: table.End, Key: k, Ending: x}, nil)
+	_, err := e.node.Call(ctx, callerOf(ctx), table.Command{Op: table.End, Key: k, Ending: x}, nil)
 	return err
 }
 

@@ -56,9 +56,13 @@ var house = []room{
 		"go.etcd.io/raft/v3 google.golang.org/protobuf"},
 	{"engine/quorumlock/internal/node", ". table internal/keeper internal/attached engine/quorumlock/internal/replica " +
 		"engine/quorumlock/internal/voters", ""}, // runs such a node
+	// what identities may do in a cluster, decided by its leader
+	{"engine/quorumlock/internal/rights", ". table engine/quorumlock/internal/replica internal/serve/access " +
+		"internal/serve/limits", ""},
 	{"engine/quorumlock", ". table engine/quorumlock/internal/node engine/quorumlock/internal/replica " +
 		"engine/quorumlock/internal/voters engine/quorumlock/internal/join engine/quorumlock/internal/peers " +
-		"engine/quorumlock/internal/storage engine/quorumlock/internal/founding internal/serve/limits", ""},
+		"engine/quorumlock/internal/storage engine/quorumlock/internal/founding engine/quorumlock/internal/rights " +
+		"internal/serve/access internal/serve/limits", ""},
 	// what a node of a cluster has on its disk
 	{"engine/quorumlock/internal/storage", ". internal/dbfolder engine/quorumlock/internal/replica",
 		"go.etcd.io/raft/v3 google.golang.org/protobuf"},

@@ -25,7 +25,7 @@ const (
 	socketName = "control.sock"
 	makingName = ".control" // the directory in which a socket is made
 
-	maxRequest  = 64 << 10         // bytes
+	maxRequest  = 512 << 10        // bytes
 	readTime    = 10 * time.Second // for a request to arrive
 	verbTime    = time.Minute
 	maxRequests = 16 // at a time; others wait

@@ -33,6 +33,7 @@ type line struct {
 	Error       string             `json:"error,omitempty"`
 	Dropped     int                `json:"dropped,omitempty"`
 	More        int                `json:"more,omitempty"`
+	Index       uint64             `json:"index,omitempty"`
 }
 
 // seconds is a duration in seconds, to the microsecond.
@@ -155,6 +156,13 @@ func (a *Audit) server(event, text string) {
 	}
 }
 
+// Cluster reports a change of the cluster by the entry of its log with that index.
+func (a *Audit) Cluster(index uint64, text string) {
+	if a != nil {
+		a.add(encode(&line{Event: "cluster", Text: text, Index: index}))
+	}
+}
+
 // mostDenials bounds the lines about denials in one second, so that a client without rights can't
 // fill the disk. Further denials are counted.
 const mostDenials = 10
@@ -172,6 +180,7 @@ func (a *Audit) Act(act access.Act) {
 		Path:     act.Path,
 		Label:    act.Label,
 		Force:    act.Force,
+		Index:    act.Index,
 	}
 	if act.Ref != (lockkeeper.Ref{}) {
 		l.Claim = act.Ref.String()

@@ -255,10 +255,11 @@ func (n *Node) Receive(m replica.Message) (err error) {
 	return err
 }
 
-// Call makes a call of this process, and returns its answer. notify is of an Attach. If ctx ends first,
+// Call makes a call of this process for a caller, and returns its answer. notify is of an Attach. If ctx ends first,
 // the outcome is unknown, and the error matches ErrUnavailable.
-func (n *Node) Call(ctx context.Context, c table.Command, notify attached.Notify) (table.Reply, error) {
-	a := n.ask(ctx, notify, func(now time.Duration) replica.CallID { return n.replica.Call(now, c) })
+func (n *Node) Call(ctx context.Context, by replica.Caller, c table.Command, notify attached.Notify) (table.Reply,
+	error) {
+	a := n.ask(ctx, notify, func(now time.Duration) replica.CallID { return n.replica.CallAs(now, by, c) })
 	return a.Reply, a.Err
 }
 
