@@ -50,6 +50,8 @@ type plainWorld struct {
 	e    lockkeeper.Engine
 	a, b *lockkeeper.Client
 	seen []string
+
+	aside *plainWorld // what the other goroutine of the scene saw
 }
 
 // see records what a program sees. Times are those of a bubble, so they are always the same.
@@ -89,7 +91,7 @@ func TestPlainLocksLookTheSame(t *testing.T) {
 					if i == 1 {
 						e = withoutSlots{memlock.New()}
 					}
-					w := &plainWorld{t: t, e: e}
+					w := &plainWorld{t: t, e: e, aside: new(plainWorld)}
 					w.a = lockkeeper.New(e, lockkeeper.SessionID("a"), lockkeeper.SharedEngine(),
 						lockkeeper.SessionLabel(lockkeeper.Label{As: "ann"}))
 					w.b = lockkeeper.New(e, lockkeeper.SessionID("b"), lockkeeper.SharedEngine())
@@ -97,7 +99,7 @@ func TestPlainLocksLookTheSame(t *testing.T) {
 					scene(w)
 					synctest.Wait()
 					w.see("close", w.a.Close(), w.b.Close(), e.Close())
-					seen[i] = w.seen
+					seen[i] = append(w.seen, w.aside.seen...)
 				})
 			}
 			if taken.Load() < 2 {
@@ -168,9 +170,9 @@ var plainScenes = map[string]func(w *plainWorld){
 		h := w.lock("x")
 		go func() {
 			next, err := w.b.Lock(background, "x")
-			w.see("next", err)
-			w.look(next)
-			w.see("release", next.Release(background))
+			w.aside.see("next", err)
+			w.aside.look(next)
+			w.aside.see("release", next.Release(background))
 		}()
 		time.Sleep(time.Second)
 		w.look(h)
@@ -214,7 +216,7 @@ var plainScenes = map[string]func(w *plainWorld){
 		w.context(other)
 		go func() {
 			_, err := w.a.Lock(background, "x")
-			w.see("waiting", err)
+			w.aside.see("waiting", err)
 		}()
 		synctest.Wait()
 		w.see("close", w.a.Close())
@@ -229,7 +231,7 @@ var plainScenes = map[string]func(w *plainWorld){
 		h := w.lock("x")
 		go func() {
 			_, err := w.b.Lock(background, "x")
-			w.see("next", err)
+			w.aside.see("next", err)
 		}()
 		synctest.Wait()
 		w.see("revoke", w.b.Revoke(background, h.Ref(), false, lockkeeper.Label{As: "op", Note: "why"}))
@@ -246,7 +248,7 @@ var plainScenes = map[string]func(w *plainWorld){
 		h := w.lock("x")
 		go func() {
 			_, err := w.a.Lock(background, "x")
-			w.see("waiting", err)
+			w.aside.see("waiting", err)
 		}()
 		synctest.Wait()
 		other := lockkeeper.New(w.e, lockkeeper.SessionID("a"), lockkeeper.SharedEngine())
