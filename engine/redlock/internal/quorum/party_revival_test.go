@@ -195,3 +195,35 @@ func TestTakeoverReturnsNoVoteOfAHold(t *testing.T) {
 	}
 	s.must(v.latest(1), lockkeeper.Held, 0)
 }
+
+// The clocks of the servers differ by seconds, and the heir knows other servers than the former party did, whose
+// clocks are behind. Its statuses are newer for the client all the same.
+func TestHeirStatesNewerChanges(t *testing.T) {
+	s := newSim(t, 3, 2, 9)
+	heirs := s.parties[1]
+	s.clocks[1] += 5_000_000
+	s.clocks[2] += 9_000_000
+	s.run(time.Second)
+	for i := range heirs.base.samples {
+		for _, p := range s.parties {
+			p.base.forget(i)
+		}
+	}
+	for i := range 3 {
+		s.parties[0].probe(i)
+	}
+	for i := range 2 {
+		heirs.probe(i) // their median is the clock of server 0
+	}
+	s.cut[link{heirs, 2}] = true
+	s.collect(s.parties[0])
+	s.collect(heirs)
+	s.run(10 * time.Millisecond)
+	u := s.user(0, "u")
+	held := s.must(u.claim(want("a", 0)), lockkeeper.Held, 0)
+	heir := &user{sim: s, p: heirs, key: u.key, id: u.id, ttl: u.ttl}
+	st := s.must(heir.attach(1).Claims[0], lockkeeper.Held, 0)
+	if st.Change <= held.Change {
+		t.Errorf("change %d after %d", st.Change, held.Change)
+	}
+}

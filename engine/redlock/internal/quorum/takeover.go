@@ -168,6 +168,7 @@ func (p *Party) adopt(s *session, a *attempt, st *ClaimState, now time.Duration)
 	c := p.newClaim(s, st.ID, now)
 	c.adopted, c.record, c.want = true, *st.Want, wantOf(st.ID, st.Want)
 	p.base.last = max(p.base.last, c.record.Ticket)
+	c.change = p.base.latest(now) // the former party may know servers whose clocks are ahead of the common time here
 	p.touch(c, now)
 	lapsed := slices.ContainsFunc(a.spec.Lapsed, func(l lockkeeper.Lapse) bool { return l.ID == st.ID })
 	if !st.Lapsed && !lapsed && !named {

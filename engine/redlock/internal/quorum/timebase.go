@@ -96,6 +96,18 @@ func (b *timebase) next(now time.Duration) uint64 {
 	return b.last
 }
 
+// latest returns the time of the server whose clock is ahead of the others. The common time of another party that
+// knows a majority of the same servers is not above that of a majority of them, so as a rule it is not above this.
+func (b *timebase) latest(now time.Duration) uint64 {
+	latest := Micros(1)
+	for i := range b.samples {
+		if s := &b.samples[i]; s.known {
+			latest = max(latest, micros(now)+s.offset)
+		}
+	}
+	return uint64(latest)
+}
+
 // longestExchange bounds how far a ticket is ahead of the servers' clocks. A ticket that is farther
 // ahead was given before a clock was set.
 const longestExchange = 3 * time.Second
