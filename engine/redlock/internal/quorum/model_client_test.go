@@ -28,6 +28,8 @@ type client struct {
 	retryAt  time.Duration
 	attaches int
 	dropped  []CallID // calls abandoned in the present step
+	named    []uint64 // by the latest attachesAgain
+	returns  bool     // the Attach on its way is by attachesAgain
 }
 
 // A wish is a claim of a client.
@@ -60,7 +62,7 @@ func (c *client) begin(kind Kind, claim uint64, id CallID, sent time.Duration) {
 func (w *world) clientStarts(p *process) {
 	now := p.time(w)
 	c := &p.client
-	c.open, c.renewing = false, true
+	c.open, c.renewing, c.returns = false, true, false
 	c.attaches++
 	c.retryAt = never
 	w.tell("p%d attaches %s after epoch %d", p.index, c.session, c.epoch)
@@ -166,6 +168,9 @@ func (w *world) takeLease(p *process, k clientCall, l *lockkeeper.Lease) {
 	for i := range l.Claims {
 		w.takeStatus(p, &l.Claims[i], k.sent)
 	}
+	if k.kind == Attach && c.returns {
+		w.returned(p, l)
+	}
 }
 
 // takeStatus takes what an answer or a notice says of a claim. Durations count from from.
@@ -188,12 +193,20 @@ func (w *world) takeStatus(p *process, st *lockkeeper.Status, from time.Duration
 			x.held = true
 			w.tell("p%d holds %d with fence %d, unconfirmed: %t", p.index, x.id, st.Fence, st.Unconfirmed)
 			w.judge.granted(w, p, x, st)
+		} else if w.scope.moving && x.fence < st.Fence { // a takeover may grant it again, without the servers of that fence
+			w.judge.seen["fences that rose"]++
+			x.fence = st.Fence
+			w.judge.granted(w, p, x, st)
 		} else if x.fence != st.Fence {
 			w.judge.fail("p%d: the fence of claim %d changed from %d to %d", p.index, x.id, x.fence, st.Fence)
 		}
 		x.end, x.asked = never, st.Asked != nil
 		if st.Asked != nil && st.Asked.Left != lockkeeper.Forever {
 			x.end = from + st.Asked.Left - lockkeeper.Margin(st.Asked.Left)
+		}
+	case lockkeeper.Waiting:
+		if x.held { // its new party finds no majority for it any more
+			w.end(p, x)
 		}
 	case lockkeeper.Ended:
 		if x.held {
@@ -281,6 +294,8 @@ func (w *world) clientTick(p *process) {
 	switch {
 	case c.open && now >= c.deadline:
 		w.loseSession(p, "its deadline has passed")
+	case c.open && c.returns && !c.renewing && now >= c.retryAt:
+		w.attachesAgain(p)
 	case now >= c.retryAt && !c.open:
 		w.clientStarts(p)
 	case c.open && !c.renewing && (now >= c.renewAt || now >= c.retryAt):

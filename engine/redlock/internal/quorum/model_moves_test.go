@@ -30,8 +30,9 @@ const (
 	moveLose     // a server crashes, and loses its data
 	moveCrash    // a server crashes, and keeps its data
 	moveRestart
-	moveFreeze // a process pauses, or goes on
-	moveKill   // a process dies; another one takes its place
+	moveFreeze  // a process pauses, or goes on
+	moveReplace // a process dies, and its client turns to another one
+	moveKill    // a process dies; another one takes its place
 )
 
 // prompt returns the moves that happen without a fault and without time passing.
@@ -112,6 +113,8 @@ func (w *world) do(m move) string {
 	case moveFreeze:
 		w.tell("p%d pauses: %t", m.process, !p.frozen)
 		p.frozen = !p.frozen
+	case moveReplace:
+		w.replace(p)
 	case moveKill:
 		w.tell("p%d dies", m.process)
 		w.kill(p)

@@ -146,6 +146,9 @@ func (d *dice) fault() move {
 		if d.IntN(4) == 0 {
 			return move{kind: moveKill, process: process}
 		}
+		if c := &w.processes[process].client; w.scope.moving && c.open {
+			return move{kind: moveReplace, process: process}
+		}
 	case 6:
 		if m.up {
 			m.server.ForgetIdle()
@@ -170,6 +173,10 @@ func (d *dice) use() {
 	p := w.processes[d.IntN(len(w.processes))]
 	c := &p.client
 	if !c.open || p.frozen || p.time(w) >= c.deadline {
+		return
+	}
+	if w.scope.moving && d.IntN(10) == 0 {
+		w.attachesAgain(p)
 		return
 	}
 	var open []*wish

@@ -45,6 +45,7 @@ type scope struct {
 	broken    bool // clocks differ by more than the drift bound: only P4 and answers are judged
 	claims    int  // that each process makes
 	lossy     bool // servers lose their data often
+	moving    bool // clients attach again, also through another process
 }
 
 // A clock shows offset + now * (1 + ppm/1000000).
@@ -126,8 +127,16 @@ func newWorld(sc scope, b bug, seed func(n int64) int64) *world {
 	return w
 }
 
-// start begins a new life of a process.
+// start begins a new life of a process and its client.
 func (w *world) start(p *process) {
+	w.open(p)
+	p.client = client{session: fmt.Sprintf("s%d-%d", p.index, p.life), next: 1}
+	w.clientStarts(p)
+	w.flush(p)
+}
+
+// open begins a new life of a process.
+func (w *world) open(p *process) {
 	p.life++
 	p.frozen = false
 	p.party = NewParty(Settings{
@@ -140,14 +149,11 @@ func (w *world) start(p *process) {
 	}
 	p.vector = make([]uint64, w.scope.servers)
 	p.linked = make([]bool, w.scope.servers)
-	p.client = client{session: fmt.Sprintf("s%d-%d", p.index, p.life), next: 1}
 	for i := range w.members {
 		if w.members[i].up && w.members[i].joined {
 			w.connect(p, i)
 		}
 	}
-	w.clientStarts(p)
-	w.flush(p)
 }
 
 func (w *world) tell(format string, args ...any) {
