@@ -33,22 +33,7 @@ func answerAtRandom(t *testing.T, r *rand.Rand) {
 	c.Unlock()
 	defer p.close()
 	requests := make(chan *wire.Request, 100)
-	go func() {
-		defer close(requests)
-		for {
-			message, err := readMessage(p.in, nil)
-			if err != nil {
-				return
-			}
-			f := new(wire.ClientFrame)
-			if err := f.UnmarshalVT(message); err != nil {
-				t.Error(err)
-			}
-			for _, m := range f.GetRequests() {
-				requests <- m
-			}
-		}
-	}()
+	go p.readRequests(t, requests)
 	var callers sync.WaitGroup
 	for range 1 + r.IntN(3) {
 		own := rand.New(rand.NewPCG(r.Uint64(), 0))
@@ -95,6 +80,24 @@ func answerAtRandom(t *testing.T, r *rand.Rand) {
 	}
 	p.close()
 	for range requests { // until its goroutine ends
+	}
+}
+
+// readRequests sends all requests of the client to a channel, which it closes after the last one.
+func (p *puppet) readRequests(t *testing.T, requests chan<- *wire.Request) {
+	defer close(requests)
+	for {
+		message, err := readMessage(p.in, nil)
+		if err != nil {
+			return
+		}
+		f := new(wire.ClientFrame)
+		if err := f.UnmarshalVT(message); err != nil {
+			t.Error(err)
+		}
+		for _, m := range f.GetRequests() {
+			requests <- m
+		}
 	}
 }
 
