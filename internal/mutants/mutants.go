@@ -431,4 +431,39 @@ var mutants = []mutant{
 		`	if err = r.config.Rules.check(state.rules); false {`,
 		"engine/quorumlock/internal/replica TestNodeWithoutTheRules",
 	},
+	{
+		"a leader of a cluster makes a late copy of a call that it has denied", "engine/quorumlock/internal/replica/policy.go",
+		`	if q.denied || r.denials.has(q.origin) {`,
+		`	if q.denied {`,
+		"engine/quorumlock/internal/replica TestLeaderDecidesAboutCallsOfFollowers",
+	},
+	{
+		"a denial comes before the answer to an earlier copy of the call", "engine/quorumlock/internal/replica/policy.go",
+		`		case c.deniedAt > r.applied:`,
+		`		case false:`,
+		"engine/quorumlock/internal/replica TestDenialWaitsForEarlierEntries",
+	},
+	{
+		"a leader of a cluster decides by a policy that the log has replaced", "engine/quorumlock/internal/replica/leader.go",
+		`!l.blocked && !l.settling && l`,
+		`!l.blocked && l`,
+		"engine/quorumlock/internal/replica TestPolicyCountsFromItsEntryOn",
+	},
+	{
+		"claims on their way count for no quota of a cluster", "engine/quorumlock/internal/rights/usage.go",
+		`	i.session(ref.Session).coming++
+	i.add(1, more)
+`,
+		`	i.session(ref.Session).coming++
+`,
+		"engine/quorumlock/internal/rights TestQuotasCount",
+	},
+	{
+		"a caller of a cluster uses the sessions of another identity", "engine/quorumlock/internal/rights/rights.go",
+		`		return r.Session(c.Key.Session)
+`,
+		`		return nil
+`,
+		"engine/quorumlock/internal/rights TestRights",
+	},
 }
