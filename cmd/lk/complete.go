@@ -45,7 +45,7 @@ func (a *app) completes(root *cobra.Command) {
 			_ = c.RegisterFlagCompletionFunc("data", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
 			_ = c.RegisterFlagCompletionFunc("listen", cobra.NoFileCompletions)
 			c.ValidArgsFunction = cobra.NoFileCompletions
-		case c.Name() == "bench" || c.Name() == "migrate" || c.Name() == "dump":
+		case c.Name() == "bench" || c.Name() == "migrate" || c.Name() == "dump" || c.Name() == "top":
 			c.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 				if len(args) > 0 {
 					return nil, cobra.ShellCompDirectiveNoFileComp

@@ -193,7 +193,7 @@ func (s *listScreen) frame(r listing.Reading, now time.Time, columns, rows int) 
 	var b strings.Builder
 	b.WriteString("\x1b[H")
 	for _, line := range lines {
-		b.WriteString(cells.Cut(cells.Clean(line), columns) + "\x1b[K\r\n")
+		b.WriteString("\x1b[K" + cells.Cut(cells.Clean(line), columns) + "\r\n")
 	}
 	b.WriteString("\x1b[J")
 	return b.String()

@@ -52,7 +52,7 @@ func TestFrameOfListFitsScreen(t *testing.T) {
 	r := listing.Reading{All: all, At: now.Add(-3 * time.Second)}
 	frame := screen.frame(r, now, 60, 10)
 	lines := strings.Split(frame, "\r\n")
-	if len(lines) != 10 || lines[0] != "\x1b[H03:04:05  Ctrl-C ends\x1b[K" || lines[8] != "and 194 lines below\x1b[K" {
+	if len(lines) != 10 || lines[0] != "\x1b[H\x1b[K03:04:05  Ctrl-C ends" || lines[8] != "\x1b[Kand 194 lines below" {
 		t.Errorf("the frame is %q", lines)
 	}
 	if !strings.Contains(lines[2], "held   ann  3s ") || strings.Contains(lines[2], "\x1b[2J") {

@@ -157,7 +157,20 @@ func (t table) column(text string) string {
 }
 
 func (t table) rows(status lockkeeper.Status) {
-	state, fence := status.State.String(), "-"
+	state, fence := stateText(status), "-"
+	if status.State == lockkeeper.Held {
+		fence = fmt.Sprint(status.Fence)
+	}
+	note := strings.TrimSpace(status.Note + " " + status.Link)
+	for _, g := range status.Grants {
+		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", g.Path, modeText(g.Target), state,
+			who(status.Label, status.Ref), duration.Elapsed(status.Age), fence, t.column(status.Ref.String()), note)
+	}
+}
+
+// stateText: "held, asked to yield, 5m left", "2nd in line".
+func stateText(status lockkeeper.Status) string {
+	state := status.State.String()
 	switch {
 	case status.State == lockkeeper.Waiting:
 		state = ordinal(status.Position) + " in line"
@@ -171,14 +184,7 @@ func (t table) rows(status lockkeeper.Status) {
 	if status.State != lockkeeper.Waiting && status.Left > 0 && status.Left != lockkeeper.Forever {
 		state += ", " + duration.Remaining(status.Left) + " left"
 	}
-	if status.State == lockkeeper.Held {
-		fence = fmt.Sprint(status.Fence)
-	}
-	note := strings.TrimSpace(status.Note + " " + status.Link)
-	for _, g := range status.Grants {
-		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", g.Path, modeText(g.Target), state,
-			who(status.Label, status.Ref), duration.Elapsed(status.Age), fence, t.column(status.Ref.String()), note)
-	}
+	return state
 }
 
 func (t table) flush() error { return t.out.Flush() }

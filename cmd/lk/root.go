@@ -71,7 +71,7 @@ there, and excludes all users of this machine. For several machines see lk serve
 	root.SetFlagErrorFunc(a.flagError)
 	root.AddGroup(groups...)
 	add(root, groupHold, a.newRun(), a.newGrab(), a.newRenew(), a.newKeep(), a.newRelease())
-	add(root, groupLook, a.newLs(), a.newWhy(), a.newWatch(), a.newStats(), a.newDoctor(), a.newBench())
+	add(root, groupLook, a.newLs(), a.newWhy(), a.newWatch(), a.newTop(), a.newStats(), a.newDoctor(), a.newBench())
 	add(root, groupOperate, a.newRevoke(), a.newFreeze(), a.newThaw())
 	add(root, groupServe, a.newServe(), a.newCluster(), a.newDrain(), a.newToken(), a.newCA(), a.newMigrate(), a.newDump(),
 		a.newReset())

@@ -20,7 +20,7 @@ func (a *app) newStats() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:        "stats [PATH]",
-		SuggestFor: []string{"count", "top", "metrics"},
+		SuggestFor: []string{"count", "metrics"},
 		Short:      "Count holds and waits, by path and by owner",
 		Long: `Count holds, waiting claims and sessions, by path and by owner, with the longest queue, the
 longest hold and the longest wait: of everything, or at PATH, above it and below it.

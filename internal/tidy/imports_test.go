@@ -87,14 +87,16 @@ var house = []room{
 	{"tracing", ".", "go.opentelemetry.io/otel"},
 	{"internal/otlp", ". tracing", "go.opentelemetry.io/otel go.opentelemetry.io/proto google.golang.org/protobuf"},
 	{"internal/listing", ".", ""},
+	{"internal/top", ". internal/cells internal/duration internal/listing", "golang.org/x/term"},
 	{"internal/cells", ".", "golang.org/x/text"}, // text in the columns of a terminal
-	{"semaphore", "", ""},                        // the standard library alone
-	{"fence", "", ""},                            // likewise
+	{"semaphore", "", ""}, // the standard library alone
+	{"fence", "", ""},     // likewise
 
 	{"cmd/lk", ". engine/all engine/disklock engine/quorumlock engine/remote engine/sqlitelock grab " +
 		"internal/serve/server internal/serve/wire internal/serve/control " +
 		"internal/serve/access internal/serve/limits internal/serve/httpapi internal/serve/observe tracing internal/otlp " +
-		"internal/duration internal/listing internal/cells internal/supervise internal/gctune internal/pki internal/load",
+		"internal/duration internal/listing internal/cells internal/supervise internal/gctune internal/pki internal/load " +
+		"internal/top",
 		"go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
 			"golang.org/x/sys golang.org/x/term"},
 

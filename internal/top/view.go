@@ -1,0 +1,188 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/cells"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
+)
+
+// Style is how a line looks.
+type Style int
+
+// The styles.
+const (
+	Plain Style = iota
+	Strong
+	Selected
+	Warning
+)
+
+// Line is a line of the screen. It fits its width.
+type Line struct {
+	Text  string
+	Style Style
+}
+
+// above and below are the lines around the list.
+func (m *Model) above() int {
+	n := 2 // the title, the heads of the columns
+	if m.server != "" {
+		n++
+	}
+	if m.reading.Err != nil {
+		n++
+	}
+	return n
+}
+
+// listRows is how many rows of the list fit on the screen.
+func (m *Model) listRows() int { return max(1, m.size.Rows-m.above()-1) }
+
+// View returns the screen at now: at most Size.Rows lines, each of at most Size.Cols columns.
+func (m Model) View(now time.Time) []Line {
+	cols := m.size.Cols
+	var lines []Line
+	add := func(style Style, text string) { lines = append(lines, Line{cells.Cut(text, cols), style}) }
+	held, waiting := 0, 0
+	for i := range m.reading.All {
+		switch m.reading.All[i].State {
+		case lockkeeper.Held:
+			held++
+		case lockkeeper.Waiting:
+			waiting++
+		}
+	}
+	count := fmt.Sprintf("%s  %d held, %d waiting", now.Format(time.TimeOnly), held, waiting)
+	title := cells.Clean(m.words.Title)
+	if room := cols - cells.Width(count) - 2; room > 8 {
+		count = cells.Fit("lk top "+title, room) + "  " + count
+	}
+	add(Strong, count)
+	if m.server != "" {
+		add(Plain, m.server)
+	}
+	if m.reading.Err != nil {
+		add(Warning, fmt.Sprintf("OLD: as of %s, %s ago: %s", m.reading.At.Format(time.TimeOnly),
+			duration.Elapsed(now.Sub(m.reading.At)), cells.Clean(m.words.Old(m.reading.Err))))
+	}
+	if m.mode == reading {
+		add(Strong, "")
+		for i := m.line; i < len(m.text) && i < m.line+m.listRows(); i++ {
+			add(Plain, m.text[i])
+		}
+	} else {
+		lines = append(lines, m.list(now)...)
+	}
+	if most := m.size.Rows - 1; len(lines) > most {
+		lines = lines[:max(0, most)]
+	}
+	for len(lines) < m.size.Rows-1 {
+		add(Plain, "")
+	}
+	add(Strong, m.foot())
+	return lines
+}
+
+// list returns the heads of the columns and the rows on the screen.
+func (m *Model) list(now time.Time) []Line {
+	all := m.present(now)
+	var table [][]string
+	for i := m.top; i < len(m.rows) && i < m.top+m.listRows(); i++ {
+		table = append(table, m.columns(&m.rows[i], all))
+	}
+	heads := []string{"PATH", "STATE", "WHO", "SINCE", "MODE", "WHY"}
+	widths := fitColumns(m.size.Cols-2, append([][]string{heads}, table...))
+	lines := []Line{{cells.Cut("  "+join(heads, widths), m.size.Cols), Strong}}
+	if len(m.rows) == 0 {
+		text := "nothing is held, and nobody waits"
+		if m.filter != "" || m.queue != "" {
+			text += " here; Esc shows everything"
+		}
+		lines = append(lines, Line{cells.Cut("  "+text, m.size.Cols), Plain})
+	}
+	for i, columns := range table {
+		line := Line{"  " + join(columns, widths), Plain}
+		if m.top+i == m.at {
+			line = Line{"> " + join(columns, widths), Selected}
+		}
+		line.Text = cells.Cut(line.Text, m.size.Cols)
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (m *Model) columns(r *row, all []lockkeeper.Status) []string {
+	if r.status == nil {
+		return []string{r.name(), "", "", "", "", ""}
+	}
+	s := all[r.index]
+	state, mode, who, why := m.words.Claim(s, r.grant)
+	return []string{r.name(), state, cells.Clean(who), duration.Elapsed(s.Age), mode, cells.Clean(why)}
+}
+
+// fitColumns chooses the widths of the columns: what their texts need, but the columns on the right
+// give way first.
+func fitColumns(room int, table [][]string) []int {
+	widths := make([]int, len(table[0]))
+	for _, columns := range table {
+		for i, text := range columns {
+			widths[i] = max(widths[i], cells.Width(text))
+		}
+	}
+	widths[0] = min(widths[0], max(12, room/3))
+	for i := range widths {
+		widths[i] = max(0, min(widths[i], room))
+		room -= widths[i] + 2
+	}
+	return widths
+}
+
+func join(columns []string, widths []int) string {
+	var b strings.Builder
+	for i, text := range columns {
+		if widths[i] > 0 {
+			b.WriteString(cells.Fit(text, widths[i]) + "  ")
+		}
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// foot is the last line: a question, an outcome, or the keys.
+func (m *Model) foot() string {
+	input := cells.Clean(m.input) + "_"
+	note := ""
+	if m.note != "" {
+		note = "  (" + cells.Clean(m.note) + ")"
+	}
+	switch m.mode {
+	case filtering:
+		return "/" + input + "  Enter keeps it, Esc ends it"
+	case asksSpan:
+		return "freeze " + m.pending.text + " for: " + input + note
+	case asksReason:
+		verb := "revoke "
+		if m.pending.Act == Freeze {
+			verb = "freeze "
+		}
+		return verb + cells.Clean(m.pending.text) + "; Esc: no; why? " + input + note
+	case confirms:
+		return "thaw " + m.pending.text + "? Enter: yes, Esc: no"
+	case reading:
+		return "any key: back"
+	}
+	if m.note != "" {
+		return cells.Clean(m.note)
+	}
+	text := "? help  / filter  Enter queue  w why  x revoke  f freeze  t thaw  q quit"
+	if m.queue != "" {
+		text = "queue of " + cells.Clean(string(m.queue)) + "; Esc: all  " + text
+	}
+	if m.filter != "" {
+		text = "filter " + cells.Clean(m.filter) + "; Esc: all  " + text
+	}
+	return text
+}
