@@ -93,7 +93,7 @@ var mutants = []mutant{
 	{
 		"a deadlock that a grant of the outer claim completes is overlooked", "table/grant.go",
 		`if len(t.nestedIn[c.ref()]) > 0 || (t.endMayDeadlock()`,
-		`if len(t.nestedIn[c.ref]) > 1<<30 || (t.endMayDeadlock()`,
+		`if len(t.nestedIn[c.ref()]) > 1<<30 || (t.endMayDeadlock()`,
 		"internal/model TestCompare",
 	},
 	{
