@@ -85,7 +85,7 @@ func (w *world) changePolicy() {
 }
 
 func (w *world) invite() {
-	w.after(w.between(time.Millisecond, 50*time.Millisecond), w.invite)
+	w.after(w.between(time.Millisecond, 200*time.Millisecond), w.invite)
 	w.guests.n++
 	id := fmt.Sprintf("guest%d", w.guests.n)
 	m := w.machines[w.random.IntN(len(w.machines))]
