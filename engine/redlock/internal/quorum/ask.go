@@ -108,6 +108,24 @@ func (c *claim) asksEndAt(end time.Duration) bool {
 	return slices.ContainsFunc(c.at, func(b ballot) bool { return b.counts() && b.askEnd == end })
 }
 
+// askDrift returns by how much the ends of c's asks may be nearer than computed: the clock of a server may have run
+// faster since it stated the end. The client keeps its margin of the time that is left, which does not cover the time
+// before.
+//
+//	age/100    age: the time since the oldest of the states that c's votes have was requested
+func (c *claim) askDrift(now time.Duration) time.Duration {
+	if c.asked == nil || c.asked.reason == lockkeeper.Overdue {
+		return 0 // the longest hold ends by the clock of this party
+	}
+	age := time.Duration(0)
+	for i := range c.at {
+		if b := &c.at[i]; b.counts() {
+			age = max(age, now-b.stateSent)
+		}
+	}
+	return age / 100
+}
+
 // askDeadline returns the majority-th largest end of the asks alone; never if there is none.
 func (p *Party) askDeadline(c *claim) time.Duration {
 	var buffer [7]time.Duration

@@ -239,3 +239,25 @@ func TestFormerPartyIsRefusedAfterTheSessionWasLeft(t *testing.T) {
 		}
 	})
 }
+
+// The ask of a thief was stated seconds ago, and no server answers since. The end that the client is told then is
+// nearer by what the clocks may have drifted: its own margin is of the time that is left.
+func TestAskedEndCoversTheDriftSinceItWasStated(t *testing.T) {
+	s := newSim(t, 3, 2, 9)
+	u, v := s.user(0, "u"), s.user(1, "v")
+	first := want("a", 0)
+	first.ID = 1
+	u.claim(first)
+	w := want("a", lockkeeper.Forever)
+	w.Priority, w.Steal, w.After = 1, lockkeeper.Take, 8*time.Second
+	s.must(v.claim(w), lockkeeper.Waiting, 0)
+	s.run(10 * time.Millisecond)
+	for i := range 3 {
+		s.cut[link{u.p, i}] = true
+	}
+	s.run(5 * time.Second)
+	asked := s.must(u.claim(first), lockkeeper.Held, 0).Asked
+	if asked == nil || asked.Left > 2950*time.Millisecond || asked.Left < 2800*time.Millisecond {
+		t.Errorf("asked %+v, want at most 2.95s of the 3s", asked)
+	}
+}

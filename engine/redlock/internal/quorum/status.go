@@ -32,7 +32,8 @@ func (p *Party) status(c *claim, now time.Duration) lockkeeper.Status {
 		if a := c.asked; a != nil {
 			st.Asked = &lockkeeper.Asked{By: a.by, Label: a.label, Reason: a.reason, Left: lockkeeper.Forever}
 			if a.end != never {
-				st.Asked.Left, st.Asked.EndsAt = max(a.end-now, 0), p.base.ends(a.end)
+				end := a.end - c.askDrift(now)
+				st.Asked.Left, st.Asked.EndsAt = max(end-now, 0), p.base.ends(end)
 			}
 		}
 	case ended:
