@@ -28,7 +28,7 @@ func TestTopAtTerminal(t *testing.T) {
 	s.types("Home", "Down", "x")
 	s.shows(`revoke ann at db/a; Esc: no; why\? _`)
 	s.types("stuck", "Enter")
-	s.shows(`a +held, asked to yield +ann +.* by the operator \S+ \(stuck\): else it is taken in|a +held +bob`)
+	s.shows(`a +held, asked to yield, \S+ left +ann .* by the operator|a +held +bob`)
 	s.types("f")
 	s.shows(`freeze db/a for: _`)
 	s.types("30m", "Enter", "disks", "Enter")
