@@ -81,11 +81,13 @@ func StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 
 // start starts the process on a thread that lives as long as the process. The system sends the signal
 // of bind when the thread ends that started the process, and Go ends threads: that of a goroutine
-// that ends while it is locked to its thread.
+// that ends while it is locked to its thread. So this one gives the thread back, which may have
+// started other processes before.
 func (p *Process) start() error {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		err := p.Cmd.Start()
 		started <- err
 		if err == nil {
