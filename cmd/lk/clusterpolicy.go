@@ -3,11 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
@@ -99,12 +100,6 @@ func (a *app) newPolicyRemove(o *clusterOptions) *cobra.Command {
 	}
 }
 
-// policyFile is what a file of a policy has.
-type policyFile struct {
-	Rules  []access.Rule  `yaml:"rules"`
-	Quotas []access.Quota `yaml:"quotas,omitempty"`
-}
-
 func (a *app) policyShow(ctx context.Context, o *clusterOptions) error {
 	var p *access.Policy
 	if err := o.ask(ctx, policyVerb, nil, &p); err != nil {
@@ -114,13 +109,32 @@ func (a *app) policyShow(ctx context.Context, o *clusterOptions) error {
 		fmt.Fprintln(a.stderr, "lk: the cluster has no policy: each server decides by its own configuration")
 		return nil
 	}
+	return writePolicy(a.stdout, p)
+}
+
+// writePolicy writes a file that readPolicy reads: a list of rules and one of quotas, one a line, in the
+// flow style of YAML, which is JSON.
+func writePolicy(w io.Writer, p *access.Policy) error {
 	var text bytes.Buffer
-	encoder := yaml.NewEncoder(&text)
-	encoder.SetIndent(2)
-	if err := encoder.Encode(policyFile{p.Rules, p.Quotas}); err != nil {
-		return err
+	lines := json.NewEncoder(&text) // a yaml.Encoder adds 60 kB to lk
+	lines.SetEscapeHTML(false)
+	text.WriteString("rules:\n")
+	for _, r := range p.Rules {
+		text.WriteString("  - ")
+		if err := lines.Encode(r); err != nil {
+			return err
+		}
 	}
-	_, err := a.stdout.Write(text.Bytes())
+	if len(p.Quotas) > 0 {
+		text.WriteString("quotas:\n")
+	}
+	for _, q := range p.Quotas {
+		text.WriteString("  - ")
+		if err := lines.Encode(q); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(text.Bytes())
 	return err
 }
 
