@@ -432,7 +432,8 @@ var mutants = []mutant{
 		"engine/quorumlock/internal/replica TestNodeWithoutTheRules",
 	},
 	{
-		"a leader of a cluster makes a late copy of a call that it has denied", "engine/quorumlock/internal/replica/policy.go",
+		"a leader of a cluster makes a late copy of a call that it has denied",
+		"engine/quorumlock/internal/replica/policy.go",
 		`	if q.denied || r.denials.has(q.origin) {`,
 		`	if q.denied {`,
 		"engine/quorumlock/internal/replica TestLeaderDecidesAboutCallsOfFollowers",

@@ -13,6 +13,7 @@ type asked struct {
 	label  lockkeeper.Label
 	reason lockkeeper.Reason
 	end    time.Duration // on the boot clock; never
+	from   time.Duration // when the oldest state from which end was computed had been requested
 }
 
 // updateAsk determines what c's holder is asked: by the servers, if their ends bring the deadline of
@@ -49,7 +50,7 @@ func (p *Party) updateAsk(c *claim, now time.Duration) {
 // stands then, whatever the servers say: when one of them has ended the vote by the ask, the others
 // alone may not show the ask any more, and a client that was paused would take that for its withdrawal.
 func (c *claim) stopped(now time.Duration) bool {
-	return c.asked != nil && c.asked.end != never && now >= c.asked.end-lockkeeper.Margin(c.session.ttl)
+	return c.asked != nil && c.asked.end != never && now >= c.asked.end-c.askDrift(now)-lockkeeper.Margin(c.session.ttl)
 }
 
 // askEnds returns the ends that the servers state, 0 where there is none.
@@ -100,7 +101,18 @@ func (p *Party) serverAsk(c *claim) *asked {
 	if err != nil {
 		by = lockkeeper.Ref{}
 	}
-	return &asked{by: by, label: a.Label, reason: a.Reason, end: end}
+	return &asked{by: by, label: a.Label, reason: a.Reason, end: end, from: c.oldestState()}
+}
+
+// oldestState returns when the oldest of the states that c's votes have was requested.
+func (c *claim) oldestState() time.Duration {
+	oldest := never
+	for i := range c.at {
+		if b := &c.at[i]; b.counts() {
+			oldest = min(oldest, b.stateSent)
+		}
+	}
+	return oldest
 }
 
 // asksEndAt reports whether an ask at a server that votes for c ends at that time.
@@ -112,18 +124,12 @@ func (c *claim) asksEndAt(end time.Duration) bool {
 // faster since it stated the end. The client keeps its margin of the time that is left, which does not cover the time
 // before.
 //
-//	age/100    age: the time since the oldest of the states that c's votes have was requested
+//	age/100    age: the time since the oldest of the states was requested from which the end was computed
 func (c *claim) askDrift(now time.Duration) time.Duration {
 	if c.asked == nil || c.asked.reason == lockkeeper.Overdue {
 		return 0 // the longest hold ends by the clock of this party
 	}
-	age := time.Duration(0)
-	for i := range c.at {
-		if b := &c.at[i]; b.counts() {
-			age = max(age, now-b.stateSent)
-		}
-	}
-	return age / 100
+	return max(now-c.asked.from, 0) / 100
 }
 
 // askDeadline returns the majority-th largest end of the asks alone; never if there is none.

@@ -261,3 +261,34 @@ func TestAskedEndCoversTheDriftSinceItWasStated(t *testing.T) {
 		t.Errorf("asked %+v, want at most 2.95s of the 3s", asked)
 	}
 }
+
+// When a client may have stopped, the end that it was told stands. A newer statement of a server makes that
+// end no later: it was computed from the old one.
+func TestAskedEndStandsWhenTheClientMayHaveStopped(t *testing.T) {
+	s := newSim(t, 3, 2, 9)
+	u, v := s.user(0, "u"), s.user(1, "v")
+	first := want("a", 0)
+	first.ID = 1
+	u.claim(first)
+	w := want("a", lockkeeper.Forever)
+	w.Priority, w.Steal, w.After = 1, lockkeeper.Take, 8*time.Second
+	s.must(v.claim(w), lockkeeper.Waiting, 0)
+	s.run(10 * time.Millisecond)
+	for i := range 3 {
+		s.cut[link{u.p, i}] = true
+	}
+	s.run(8*time.Second - lockkeeper.Margin(u.ttl))
+	told := func() time.Duration {
+		asked := s.must(u.claim(first), lockkeeper.Held, 0).Asked
+		if asked == nil {
+			t.Fatal("u is not asked")
+		}
+		return s.now + asked.Left
+	}
+	before := told()
+	clear(s.cut)
+	u.renew()
+	if after := told(); after > before {
+		t.Errorf("u was told an end, and then one %v later", after-before)
+	}
+}
