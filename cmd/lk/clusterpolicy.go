@@ -47,7 +47,10 @@ func (a *app) newPolicyShow(o *clusterOptions) *cobra.Command {
 		Use:   "show",
 		Short: "Print the policy of the cluster",
 		Long:  "Print the policy of the cluster as lk cluster policy set reads it. Comments are not kept.",
-		Example: `  # change it
+		Example: `  # who may do what
+  lk cluster policy show
+
+  # change it
   lk cluster policy show >policy.yaml
   vi policy.yaml
   lk cluster policy set policy.yaml`,
@@ -66,7 +69,10 @@ policy with a mistake is refused, and changes nothing. When lk returns, the lead
 the new policy. What identities have already, they keep and may release.`,
 		Example: `  # everybody may see everything, and ci may lock one tree
   printf 'rules:\n  - {who: ["*"], may: [look], paths: ["*"]}\n  - {who: [ci], may: [lock], paths: [db]}\n' >policy.yaml
-  lk cluster policy set policy.yaml`,
+  lk cluster policy set policy.yaml
+
+  # at a node on this machine whose folder is not the usual one
+  lk cluster policy set policy.yaml --data /srv/lk`,
 		Args: a.checkedAlone(func(_ *cobra.Command, args []string) {
 			if len(args) != 1 {
 				a.bad.addf("%s: name the file of the policy", plural(len(args), "file"))
