@@ -59,6 +59,9 @@ func (w *world) returned(p *process, l *lockkeeper.Lease) {
 		case x.cancelled, x.held && !listed[x.id]:
 			x.held, x.over = false, true
 		case !x.held:
+			if !listed[x.id] {
+				x.change = 0 // the party makes it again, and counts its changes from the beginning
+			}
 			c.begin(Claim, x.id, p.party.Claim(now, c.key, x.want), now)
 		}
 	}
