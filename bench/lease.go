@@ -8,7 +8,7 @@ import (
 // A lease row is what programs write for themselves that lock in a database: a
 // row for each lock, with its owner and the time when it expires, by the
 // database's clock. One statement acquires it, one releases it, each a transaction
-// that is on the disk when it is answered. Who can't have it asks again after a
+// that is on the disk when it is answered. A client that can't have it asks again after a
 // pause.
 const (
 	leaseRetry = 10 * time.Millisecond // as those who lock in Redis do

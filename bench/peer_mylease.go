@@ -15,7 +15,7 @@ const (
 	mariaLeaseTable = `CREATE TABLE IF NOT EXISTS lease (name varchar(255) COLLATE utf8mb4_bin PRIMARY KEY, owner ` +
 		`varchar(255) NOT NULL, expires datetime(3) NOT NULL)`
 
-	// Assignments happen from left to right: who has become the owner sets the end.
+	// Assignments happen from left to right: a client that became the owner sets the end.
 	mariaLeaseAcquire = `INSERT INTO lease (name, owner, expires) VALUES (?, ?, now(3) + INTERVAL 30 SECOND)
 		ON DUPLICATE KEY UPDATE owner = IF(expires < now(3), VALUES(owner), owner),
 		expires = IF(owner = VALUES(owner), VALUES(expires), expires)`

@@ -11,7 +11,7 @@ import (
 )
 
 // pglockPeer is a library that locks in Postgres, by rows with a version number
-// from a sequence, which a holder changes now and then as a sign of life. Who can't
+// from a sequence, which a holder changes now and then as a sign of life. A client that can't
 // have a lock looks again after a lease, and takes it if the number is the same.
 //
 // It is measured without that sign of life: the first one follows each acquire at

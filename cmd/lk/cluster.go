@@ -42,7 +42,7 @@ first one. For each other one, lk cluster token prints a token, and lk serve --j
 makes the folder and joins.
 
 All verbs but init and recover ask the server that runs on the folder, over a socket in it.
-So they work on a machine with a node, for the user of its server. Who can read the folder
+So they work on a machine with a node, for the user of its server. A user who can read the folder
 has the keys of the cluster: there is no remote access to these verbs.`,
 		Example: `  # on the first machine
   lk cluster init --peers 10.0.0.1

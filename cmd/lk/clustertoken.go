@@ -33,8 +33,8 @@ func (a *app) newClusterToken(c *clusterOptions) *cobra.Command {
 		Long: `Print a token by which one new node joins the cluster. It is valid once, for an hour, and
 names the cluster's authority, so the new node gives the secret to nobody else.
 
-Keep it secret: who has it becomes a node, with a copy of the keys of the cluster. Copy it to
-the new machine as a file that only its server's user can read, and give that to
+Keep it secret: a machine that has it becomes a node, with a copy of the keys of the cluster.
+Copy it to the new machine as a file that only its server's user can read, and give that to
 lk serve --join FILE; or set ` + quorumlock.TokenVariable + ` there.`,
 		Example: `  # for one more node
   lk cluster token --out token

@@ -241,7 +241,7 @@ What URL can be
 Only within one process, and so for lk serve to serve, or for lk bench to measure
 ` + urlForms(false) + `
 At a server and in a database, the locks of a process that is killed or cut off end
-with their TTL; in a file they end at once. Who is cut off for less than that has lost
+with their TTL; in a file they end at once. A client that is cut off for less than that has lost
 nothing.
 
 In CI the default is not enough: it excludes only processes of the same machine. Name

@@ -27,7 +27,7 @@ type Move struct {
 	distrust bool // the system's view of the files may be wrong
 }
 
-// MovedTo returns who has the locks already, as Retire stated it; "" while the directory has them.
+// MovedTo returns the owner of the locks, as Retire stated it; "" while the directory has them.
 func (m *Move) MovedTo() string { return m.to }
 
 // Table returns the locks after a restart (R19); nil if the directory does not have them any more.
@@ -70,7 +70,7 @@ func (f folder) beginMove(ctx context.Context) (*Move, error) {
 	return &Move{folder: f, table: r.table, restart: b}, nil
 }
 
-// Retire states durably who has the locks now. Open refuses the directory from then on. After an error
+// Retire states durably the present owner of the locks. Open refuses the directory from then on. After an error
 // it is unknown whether it does; another BeginMove finds out.
 func (m *Move) Retire(to string) error {
 	if to == "" || m.table == nil {
@@ -87,7 +87,7 @@ func (m *Move) Retire(to string) error {
 	return nil
 }
 
-// retire writes who has the locks, and a row, so that the mark rises.
+// retire writes the present owner of the locks, and a row, so that the mark rises.
 func (m *Move) retire(to string) error {
 	s, err := openStore(m.folder.journal(), dbfolder.Use{Alone: true})
 	if err != nil {

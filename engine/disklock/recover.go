@@ -21,7 +21,7 @@ type recovered struct {
 	path    string // path of the database
 	state   string // state in which the last process left the database: open or closed
 	writer  string // the version of Lockkeeper that opened the database last
-	moved   string // who has the locks now; then there is no table. Empty while the directory has them
+	moved   string // the owner of the locks now; then there is no table. Empty while the directory has them
 }
 
 // recover checks and replays the whole database. It changes nothing. If the locks were moved, it does

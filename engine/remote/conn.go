@@ -37,7 +37,7 @@ type conn struct {
 	draining   atomic.Pointer[string]
 	suspended  atomic.Pointer[string] // why the server can perform no calls at present; nil if it can
 
-	lead lead // who reads
+	lead lead // the goroutine that reads
 
 	// Guarded by the lock.
 	calls calls

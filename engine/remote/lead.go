@@ -11,7 +11,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// A reader is who reads the frames of a connection.
+// A reader is the goroutine that reads the frames of a connection.
 type reader uint8
 
 const (

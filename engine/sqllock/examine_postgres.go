@@ -71,7 +71,7 @@ func (x *examination) replicationPostgres() lockkeeper.Finding {
 			"name the primary; target_session_attrs=read-write in the URL finds it among several hosts")
 	case names != "" && (commits == "off" || commits == "local"):
 		return doubtful(check, fmt.Sprintf("synchronous_standby_names is %q, but synchronous_commit %s does not wait for "+
-			"them: who takes over may not know of the latest grants, and make them again", names, commits),
+			"them: a server that takes over may not know of the latest grants, and make them again", names, commits),
 			"synchronous_commit = on, or for this user alone: ALTER ROLE ... SET synchronous_commit = on")
 	case names != "":
 		return fine(check, "commits wait for standbys (synchronous_standby_names %q, synchronous_commit %s; %d follow): "+

@@ -29,11 +29,11 @@ import (
 // A Source is an engine that gives its locks to the cluster, for good, such as a *disklock.Move.
 // Nobody else has it open.
 type Source interface {
-	// MovedTo returns who has the locks already, as Retire stated it; "" while the source has them.
+	// MovedTo returns the owner of the locks, as Retire stated it; "" while the source has them.
 	MovedTo() string
 	// Table returns the locks, after a Restart (R19).
 	Table() *table.Table
-	// Retire states durably who has the locks now. The source never answers for them again. After
+	// Retire states durably the present owner of the locks. The source never answers for them again. After
 	// an error it is unknown whether it does, and the next process finds out.
 	Retire(to string) error
 }

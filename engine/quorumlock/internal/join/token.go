@@ -20,7 +20,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
-// A Token admits one new node to a cluster, once. Who has it can become a node of the cluster, so it
+// A Token admits one new node to a cluster, once. A machine that has it can become a node of the cluster, so it
 // is kept secret until it is used.
 type Token struct {
 	Cluster   string

@@ -40,7 +40,7 @@
 // Not detected: an older state of the whole disk, such as that of a virtual machine or a volume, or
 // an older copy written over all files in place; the last transactions before a loss of power, if
 // the disk reported them as written. Other nodes can detect it: [Store.Opened] rises with every
-// Open, so who has seen a higher number of the same id knows that something is missing.
+// Open, so a node that has seen a higher number of the same id knows that something is missing.
 //
 // A person who knows that nothing is missing, such as after moving the folder of a stopped node, or
 // whose cluster has only this node, empties the mark (": > mark"). Then Open accepts what is there
