@@ -155,9 +155,8 @@ func newLimitedTarget(t testing.TB, server *testdb.Server, claims int) *target {
 	g.commands.do(user...)
 	g.limited.do("AUTH", "user"+prefix, "secret")
 	for _, s := range Scripts() {
-		limit := strings.NewReplacer("MAX_CLAIMS = 10000\n", fmt.Sprintf("MAX_CLAIMS = %d\n", claims),
-			"SURE_ROOM = 1000\n", fmt.Sprintf("SURE_ROOM = %d\n", claims/10))
-		g.scripts[s] = scriptWith(limit.Replace(withTestClock(t, s).Text))
+		limit := fmt.Sprintf("MAX_CLAIMS = %d\n", claims)
+		g.scripts[s] = scriptWith(strings.Replace(withTestClock(t, s).Text, "MAX_CLAIMS = 10000\n", limit, 1))
 		g.commands.do("SCRIPT", "LOAD", g.scripts[s].Text)
 	}
 	g.commands.do("HSET", set.SetKey, "marker", set.Marker)

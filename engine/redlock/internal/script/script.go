@@ -83,7 +83,7 @@ func constants() string {
 		{"STAMP", int(quorum.Stamp)}, {"RETURN", int(quorum.Return)}, {"END", int(quorum.End)},
 		{"LEAVE", int(quorum.Leave)}, {"RESTORE", int(quorum.Restore)}, {"ACK", int(quorum.Ack)},
 		{"REVOKE", int(quorum.Revoke)}, {"LIST", int(quorum.List)},
-		{"MAX_CLAIMS", MaxClaims}, {"MAX_LISTED", MaxClaims}, {"SURE_ROOM", MaxClaims / 10},
+		{"MAX_CLAIMS", MaxClaims}, {"MAX_LISTED", MaxClaims},
 		{"MAX_BLOCKERS", lockkeeper.MaxBlockers}, {"NAMED_AHEAD", quorum.NamedAhead},
 		{"MAX_PRIORITY", lockkeeper.MaxPriority},
 		{"MAX_ENDS", quorum.MaxEnds}, {"FOLLOWED_FOR", int(quorum.FollowedFor)}, {"ENDS_SHOWN", int(quorum.EndsShown)},

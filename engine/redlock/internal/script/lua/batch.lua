@@ -130,10 +130,9 @@ local function changePath(p)
   end
 end
 
-local function hasRoom(n)
-  if n < batch.low + SURE_ROOM then
-    return true
-  end
+-- hasRoom reports whether the session is certain to have fewer than MAX_CLAIMS claims. Its record has other
+-- fields too.
+local function hasRoom()
   batch.fields = batch.fields or redis.call('HLEN', skey)
   return batch.fields + #batch.set / 2 < MAX_CLAIMS
 end
@@ -141,7 +140,7 @@ end
 -- claimMany executes a Claim of the batch; see claimOne.
 local function claimMany()
   local n, p = tonumber(id), a2 ~= '' and batch.claims[id] == false and pathOf(a2)
-  if not p or p.holder ~= '' or n < batch.low or n < mark or not hasRoom(n) then
+  if not p or p.holder ~= '' or n < batch.low or n < mark or not hasRoom() then
     return
   end
   local b, pack, vote = batch, cmsgpack.pack, p.counter + 1

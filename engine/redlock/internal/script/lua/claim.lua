@@ -75,7 +75,7 @@ local function claimOne()
       now >= (tonumber(g[2]) or now + 1) and now < due and n >= low and n >= mark and
       floor % 1 == 0 and floor >= 0 and counter % 1 == 0 and counter >= 0 and unsure % 1 == 0 and
       unsure >= 0 and math.max(counter, floor, unsure) < 9007199254740992 and
-      (n < low + SURE_ROOM or call('HLEN', skey) < MAX_CLAIMS) then
+      call('HLEN', skey) < MAX_CLAIMS then
     if holder ~= '' then
       member, position, blockers = line(name, holder, holderID)
     end
