@@ -98,11 +98,12 @@ func (a *app) newGuardVerb() *cobra.Command {
 	}
 }
 
-// attachments is an engine for one session. It records the epoch of the latest Attach, and
-// reports that the engine is draining.
+// attachments is an engine for one session. It records the epoch of the latest Attach and whether
+// the session was left, and reports that the engine is draining.
 type attachments struct {
 	lockkeeper.Engine
 	epoch   atomic.Uint64
+	left    atomic.Bool                 // the session has ended: a Leave was answered
 	changed chan struct{}               // gets a value after a change of epoch
 	drains  atomic.Pointer[func(error)] // called when a draining engine refuses a claim; may be nil
 }
@@ -124,6 +125,15 @@ func (a *attachments) Attach(
 		}
 	}
 	return lease, err
+}
+
+// End implements lockkeeper.Engine.
+func (a *attachments) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) error {
+	err := a.Engine.End(ctx, k, e)
+	if e.Kind == lockkeeper.Leave && (err == nil || errors.Is(err, lockkeeper.ErrSession)) {
+		a.left.Store(true)
+	}
+	return err
 }
 
 // Claim implements lockkeeper.Engine.

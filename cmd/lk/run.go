@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
 	"runtime"
 	"time"
 
@@ -82,8 +81,7 @@ A run within a run that holds its paths starts at once.` + exitHelp + systemNote
 // the engine (trial), what to wait for (wanted), and what to run (job).
 func (a *app) run(ctx context.Context, o *runOptions) error {
 	signals := make(chan os.Signal, 16)
-	supervise.NotifySignals(signals)
-	defer signal.Stop(signals)
+	supervise.NotifySignals(signals) // for good: lk exits after its run
 
 	p := o.plan()
 	client, err := a.openForRun(ctx, p, signals)

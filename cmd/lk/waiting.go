@@ -107,6 +107,9 @@ func (a *app) wait(
 	if err != nil {
 		return nil, err
 	}
+	if hold, err := grantedAlready(ctx, pending); err == nil {
+		return hold, nil
+	}
 	reporting, stop := context.WithCancel(ctx)
 	reported := make(chan struct{})
 	go func() {
@@ -117,6 +120,13 @@ func (a *app) wait(
 	stop()
 	<-reported
 	return hold, err
+}
+
+// grantedAlready returns the hold if the claim is granted by now, and else an error.
+func grantedAlready(ctx context.Context, pending *lockkeeper.Pending) (*lockkeeper.Hold, error) {
+	ctx, end := context.WithCancel(ctx)
+	end()
+	return pending.Wait(ctx)
 }
 
 // reportWait writes a line when the position or the blocker changes, and every two minutes, until the
