@@ -43,7 +43,7 @@ func TestFirstTryOfAccess(t *testing.T) {
 			}
 		}
 		words := strings.Fields(strings.TrimPrefix(command, "umask 077; "))
-		verb, rest, err := quietApp().newRoot().Find(words[1:])
+		verb, rest, err := quietApp().newRoot("").Find(words[1:])
 		if err == nil {
 			err = verb.ParseFlags(rest)
 		}

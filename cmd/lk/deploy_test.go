@@ -55,7 +55,7 @@ func TestDeployedCommands(t *testing.T) {
 func commandsExist(t *testing.T, commands [][]string) {
 	t.Helper()
 	for _, words := range commands {
-		root := quietApp().newRoot()
+		root := quietApp().newRoot("")
 		verb, rest, err := root.Find(words[1:])
 		if err != nil || verb == root {
 			t.Errorf("%q: %v", words, err)

@@ -63,7 +63,7 @@ func engineVariables() []string {
 // app, because building them resets an app's values to their defaults.
 func knownVariables() []string {
 	known := engineVariables()
-	serve, _, err := (&app{stdout: io.Discard, stderr: io.Discard}).newRoot().Find([]string{"serve"})
+	serve, _, err := (&app{stdout: io.Discard, stderr: io.Discard}).newRoot("serve").Find([]string{"serve"})
 	if err != nil {
 		return known
 	}

@@ -28,14 +28,6 @@ var groups = []*cobra.Group{
 	{ID: groupMore, Title: "More:"},
 }
 
-// add adds verbs to a group.
-func add(root *cobra.Command, group string, verbs ...*cobra.Command) {
-	for _, v := range verbs {
-		v.GroupID = group
-		root.AddCommand(v)
-	}
-}
-
 // newHelp returns lk help. It refuses unknown verbs and topics.
 func (a *app) newHelp() *cobra.Command {
 	return &cobra.Command{

@@ -13,7 +13,7 @@ import (
 // them exist.
 func TestEveryVerbHasExamples(t *testing.T) {
 	a := &app{stdout: io.Discard, stderr: io.Discard}
-	root := a.newRoot()
+	root := a.newRoot("")
 	var look func(c *cobra.Command)
 	look = func(c *cobra.Command) {
 		for _, sub := range c.Commands() {
@@ -76,7 +76,7 @@ func TestUnknownIn(t *testing.T) {
 		"lk cluster token ls --json --data x --no": {"--no"},
 		"x=1 lk ls --engine=sqlite:x --all --json": {"--all"},
 	} {
-		if got := unknownIn(a.newRoot(), line); !slices.Equal(got, want) {
+		if got := unknownIn(a.newRoot(""), line); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", line, got, want)
 		}
 	}
@@ -101,5 +101,36 @@ func TestTextInRoff(t *testing.T) {
 	const want = "Codes:\n.EX\n  2  bad\n  3  good\n.EE\nEnd.\n.PP\n\\&.x and C:\\ey\n.PP\n.EX\n  more\n.EE\n"
 	if got := roffText(text); got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A verb that is made alone is the same as among all verbs.
+func TestVerbAloneIsAsAmongAll(t *testing.T) {
+	help := func(name, alone string) string {
+		var text strings.Builder
+		a := quietApp()
+		root := a.newRoot(alone)
+		root.SetOut(&text)
+		root.SetErr(&text)
+		root.SetArgs([]string{name, "--help"})
+		if err := root.Execute(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		return text.String()
+	}
+	a := quietApp()
+	for _, v := range a.verbs() {
+		a.args = []string{v.name}
+		if alone := a.verbAlone(); alone != v.name && v.name != "man" {
+			t.Errorf("%s is made with all verbs", v.name)
+		}
+		if got, want := help(v.name, v.name), help(v.name, ""); got != want {
+			t.Errorf("alone:\n%s\namong all verbs:\n%s", got, want)
+		}
+	}
+	for _, words := range [][]string{nil, {"help"}, {"--help"}, {"no-verb"}, {"completion", "bash"}, {"--engine", "mem:", "ls"}} {
+		if a.args = words; a.verbAlone() != "" {
+			t.Errorf("%q has the verb %s alone", words, a.verbAlone())
+		}
 	}
 }

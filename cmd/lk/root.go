@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lockkeeper/lockkeeper/internal/supervise"
 )
 
 // execute runs the verb that the arguments name, and returns lk's exit code.
 func (a *app) execute(ctx context.Context) int {
-	root := a.newRoot()
+	root := a.newRoot(a.verbAlone())
 	root.SetArgs(a.args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
@@ -25,7 +27,45 @@ func (a *app) execute(ctx context.Context) int {
 	return a.exitUsage(cmd, err)
 }
 
-func (a *app) newRoot() *cobra.Command {
+// newVerb makes the command of one verb.
+type newVerb struct {
+	group, name string
+	make        func() *cobra.Command
+}
+
+// verbs lists all verbs, in the order in which help lists them.
+func (a *app) verbs() []newVerb {
+	return []newVerb{
+		{groupHold, "run", a.newRun}, {groupHold, "grab", a.newGrab}, {groupHold, "renew", a.newRenew},
+		{groupHold, "keep", a.newKeep}, {groupHold, "release", a.newRelease},
+		{groupLook, "ls", a.newLs}, {groupLook, "why", a.newWhy}, {groupLook, "watch", a.newWatch},
+		{groupLook, "top", a.newTop}, {groupLook, "stats", a.newStats}, {groupLook, "doctor", a.newDoctor},
+		{groupLook, "bench", a.newBench},
+		{groupOperate, "revoke", a.newRevoke}, {groupOperate, "freeze", a.newFreeze}, {groupOperate, "thaw", a.newThaw},
+		{groupServe, "serve", a.newServe}, {groupServe, "cluster", a.newCluster}, {groupServe, "drain", a.newDrain},
+		{groupServe, "token", a.newToken}, {groupServe, "ca", a.newCA}, {groupServe, "migrate", a.newMigrate},
+		{groupServe, "dump", a.newDump}, {groupServe, "reset", a.newReset},
+		{groupMore, "version", a.newVersion}, {groupMore, "man", a.newMan}, {groupMore, supervise.Verb, a.newGuardVerb},
+	}
+}
+
+// verbAlone returns the verb that the arguments name, if it needs no other one; "" if it does, as
+// help does. To make all verbs with their flags takes longer than many a verb.
+func (a *app) verbAlone() string {
+	if len(a.args) == 0 || a.args[0] == "man" {
+		return ""
+	}
+	for _, v := range a.verbs() {
+		if v.name == a.args[0] {
+			return v.name
+		}
+	}
+	return ""
+}
+
+// newRoot returns the command lk with that verb alone; with all verbs, topics and completions if it
+// is "".
+func (a *app) newRoot(alone string) *cobra.Command {
 	cobra.EnableCommandSorting = false // help lists verbs in the order of use
 	var showVersion bool
 	root := &cobra.Command{
@@ -70,22 +110,28 @@ there, and excludes all users of this machine. For several machines see lk serve
 		engineVariable+", else a file)")
 	root.SetFlagErrorFunc(a.flagError)
 	root.AddGroup(groups...)
-	add(root, groupHold, a.newRun(), a.newGrab(), a.newRenew(), a.newKeep(), a.newRelease())
-	add(root, groupLook, a.newLs(), a.newWhy(), a.newWatch(), a.newTop(), a.newStats(), a.newDoctor(), a.newBench())
-	add(root, groupOperate, a.newRevoke(), a.newFreeze(), a.newThaw())
-	add(root, groupServe, a.newServe(), a.newCluster(), a.newDrain(), a.newToken(), a.newCA(), a.newMigrate(), a.newDump(),
-		a.newReset())
-	add(root, groupMore, a.newVersion(), a.newMan(), a.newGuardVerb())
+	for _, v := range a.verbs() {
+		if alone == "" || alone == v.name {
+			c := v.make()
+			c.GroupID = v.group
+			root.AddCommand(c)
+		}
+	}
 	root.SetHelpCommand(a.newHelp())
-	root.AddCommand(newTopics()...)
-	root.InitDefaultCompletionCmd()
-	a.completion(root)
+	if alone == "" {
+		root.AddCommand(newTopics()...)
+		root.InitDefaultCompletionCmd()
+		a.completion(root)
+	}
+	root.CompletionOptions.DisableDefaultCmd = true // it has been added
 	for _, c := range root.Commands() {
 		if slices.Contains([]string{"version", "man", "completion", "ca", "token", "cluster", "help"}, c.Name()) {
 			a.withoutEngine(c)
 		}
 	}
-	a.completes(root)
+	if alone == "" {
+		a.completes(root)
+	}
 	return root
 }
 
