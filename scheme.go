@@ -211,7 +211,7 @@ func RedactURL(url string) string {
 	if s := SchemeOf(url); s != nil && s.File {
 		return url
 	}
-	url = secretParameter.ReplaceAllString(url, "${1}xxxxx")
+	url = secretParameter().ReplaceAllString(url, "${1}xxxxx")
 	at := strings.LastIndex(url, "@")
 	if at < 0 {
 		return url
@@ -228,4 +228,6 @@ func RedactURL(url string) string {
 }
 
 // secretParameter matches a parameter of a URL, or a setting as libpq writes them, that is secret.
-var secretParameter = regexp.MustCompile(`(?i)((?:password|passwd|pwd)\s*=\s*)('[^']*'|[^&\s]*)`)
+var secretParameter = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)((?:password|passwd|pwd)\s*=\s*)('[^']*'|[^&\s]*)`)
+})

@@ -99,7 +99,7 @@ func (a *app) completePaths(c *cobra.Command, args []string, begun string) ([]st
 
 // completeWith completes the path of --with after its mode.
 func (a *app) completeWith(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	how := withSpec.FindString(begun)
+	how := withSpec().FindString(begun)
 	list, directive := completeSegments(a.livePaths(args, false), begun[len(how):])
 	for i := range list {
 		list[i] = how + list[i]

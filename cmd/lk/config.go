@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -63,12 +64,14 @@ func readConfig(path string) (*configFile, error) {
 }
 
 // typeName matches the Go type in an error of the YAML decoder, which means nothing to users.
-var typeName = regexp.MustCompile(` (in|into) (type )?(main|access|duration)\.\w+`)
+var typeName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(` (in|into) (type )?(main|access|duration)\.\w+`)
+})
 
 // inOneLine joins the lines of an error of the YAML decoder.
 func inOneLine(err error) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
-	return typeName.ReplaceAllString(strings.ReplaceAll(text, "\n  ", "; "), "")
+	return typeName().ReplaceAllString(strings.ReplaceAll(text, "\n  ", "; "), "")
 }
 
 // applyConfig sets each flag of lk serve that is not on the command line: from the environment,

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -158,10 +157,13 @@ func (d *folder) create() (*os.File, string, error) {
 	}
 }
 
-// nameLength is the length of the names that create gives, and ownName their pattern.
+// nameLength is the length of the names that create gives.
 const nameLength = 26
 
-var ownName = regexp.MustCompile(`^[a-z2-7]{26}$`)
+// isOwnName reports whether create can have given that name.
+func isOwnName(name string) bool {
+	return len(name) == nameLength && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
 
 // isOwn reports whether info describes a file that create can have made: it has only the content
 // that wake writes, and no other name.
@@ -176,7 +178,7 @@ func (d *folder) find(name string, flag int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !ownName.MatchString(name) {
+	if !isOwnName(name) {
 		return nil, fmt.Errorf("%q is no name of a session file", name)
 	}
 	f, err := openIn(dir, name, flag)

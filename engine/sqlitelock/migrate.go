@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/lockkeeper/lockkeeper/internal/migrations"
 )
@@ -13,8 +14,8 @@ import (
 //go:embed schema/*.sql
 var embedded embed.FS
 
-// ownSchema is the schema that this program knows.
-var ownSchema = migrations.New(embedded, "schema")
+// ownSchema returns the schema that this program knows.
+var ownSchema = sync.OnceValue(func() migrations.Schema { return migrations.New(embedded, "schema") })
 
 // migrate applies the migrations that the file lacks. It is not called for a file that is up to
 // date.

@@ -25,7 +25,7 @@ var making sync.Mutex
 // openDatabase opens the file at a path without links, or creates it. It refuses a file that is not
 // Lockkeeper's, and leaves it unchanged.
 func openDatabase(ctx context.Context, real string, me actor, o options) (*database, error) {
-	db := &database{path: real, me: me, options: o, schema: ownSchema}
+	db := &database{path: real, me: me, options: o, schema: ownSchema()}
 	if o.schema != nil {
 		db.schema = *o.schema
 	}

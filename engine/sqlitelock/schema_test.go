@@ -21,7 +21,7 @@ import (
 // nextSchema is the schema of a later program: ours and one migration more.
 func nextSchema(t *testing.T, migration string) *migrations.Schema {
 	t.Helper()
-	first, err := fs.ReadFile(ownSchema.Files, "00001_locks.sql")
+	first, err := fs.ReadFile(ownSchema().Files, "00001_locks.sql")
 	if err != nil {
 		t.Fatal(err)
 	}

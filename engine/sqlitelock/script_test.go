@@ -125,7 +125,7 @@ func rowsOf(path string) string {
 	if tables == 0 {
 		return ""
 	}
-	if version != ownSchema.Latest {
+	if version != ownSchema().Latest {
 		return fmt.Sprintf("%d tables of version %d", tables, version)
 	}
 	if err := db.QueryRow("SELECT count(*) FROM meta").Scan(&rows); err != nil || rows == 0 {

@@ -45,7 +45,7 @@ func (db database) version(ctx context.Context, q querier) (version int, err err
 	if err := db.tooOld(server); err != nil {
 		return 0, err
 	}
-	if version > schemas[db.flavour].Latest {
+	if version > schemas()[db.flavour].Latest {
 		return 0, db.tooNew(version)
 	}
 	return version, nil
@@ -78,12 +78,12 @@ func (db database) checkServer(ctx context.Context, q querier) error {
 	return db.tooOld(server)
 }
 
-var firstNumbers = regexp.MustCompile(`^(\d+)(?:\.(\d+))?`)
+var firstNumbers = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\d+)(?:\.(\d+))?`) })
 
 // tooOld returns an error if a server of that version is too old. It accepts a version that it
 // can't read.
 func (n naming) tooOld(server string) error {
-	match := firstNumbers.FindStringSubmatch(strings.TrimPrefix(server, "5.5.5-")) // as MariaDB once disguised itself
+	match := firstNumbers().FindStringSubmatch(strings.TrimPrefix(server, "5.5.5-")) // as MariaDB once disguised itself
 	if match == nil {
 		return nil
 	}
@@ -172,7 +172,7 @@ var createPattern = sync.OnceValue(func() *regexp.Regexp {
 // objectsOf returns all that the migrations of a flavour create.
 func objectsOf(f flavour) []object {
 	all := []object{versions}
-	for _, match := range createPattern().FindAllStringSubmatch(schemas[f].Text(), -1) {
+	for _, match := range createPattern().FindAllStringSubmatch(schemas()[f].Text(), -1) {
 		all = append(all, object{match[1], match[2]})
 	}
 	return all

@@ -150,7 +150,7 @@ func (x *examination) database() lockkeeper.Finding {
 	if x.e.db.flavour == postgres {
 		server, _, _ = strings.Cut(server, " on ")
 	}
-	latest := schemas[x.e.db.flavour].Latest
+	latest := schemas()[x.e.db.flavour].Latest
 	detail := fmt.Sprintf("%s, database %s as %s, tables %s of version %d; a question takes %s", server, name, user,
 		x.e.db.place(), version, brief(took))
 	if version > latest {

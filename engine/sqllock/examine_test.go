@@ -85,7 +85,7 @@ func TestExamine(t *testing.T) {
 			}
 		}
 		wantFinding(t, found["sessions"], lockkeeper.Fine, "2 live; 1 held, 1 waiting")
-		wantFinding(t, found["database"], lockkeeper.Fine, "of version "+fmt.Sprint(schemas[e.db.flavour].Latest),
+		wantFinding(t, found["database"], lockkeeper.Fine, "of version "+fmt.Sprint(schemas()[e.db.flavour].Latest),
 			"a question takes")
 		wantFinding(t, found["durability"], lockkeeper.Doubtful)
 	})

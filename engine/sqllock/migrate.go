@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"sync"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -16,10 +17,12 @@ import (
 //go:embed schema
 var embedded embed.FS
 
-var schemas = map[flavour]migrations.Schema{
-	postgres: migrations.New(embedded, "schema/postgres"),
-	mysql:    migrations.New(embedded, "schema/mysql"),
-}
+var schemas = sync.OnceValue(func() map[flavour]migrations.Schema {
+	return map[flavour]migrations.Schema{
+		postgres: migrations.New(embedded, "schema/postgres"),
+		mysql:    migrations.New(embedded, "schema/mysql"),
+	}
+})
 
 // unlockBound bounds the end of a migration that was interrupted.
 const unlockBound = 10 * time.Second
@@ -43,7 +46,7 @@ func Migrate(ctx context.Context, url string) error {
 
 // ready makes sure that the tables exist and are up to date, mostly with one short query.
 func (db database) ready(ctx context.Context, migrates bool) error {
-	latest := schemas[db.flavour].Latest
+	latest := schemas()[db.flavour].Latest
 	version, err := db.version(ctx, db.pool)
 	missing := errors.Is(err, lockkeeper.ErrNoTables)
 	switch {
@@ -68,7 +71,7 @@ func (db database) ready(ctx context.Context, migrates bool) error {
 // itself; so each of them can be repeated, and the number of a migration is written after its last
 // statement.
 func (db database) migrate(ctx context.Context) error {
-	return schemas[db.flavour].Filled(db.sql).Apply(ctx, db.pool, versionStore{db})
+	return schemas()[db.flavour].Filled(db.sql).Apply(ctx, db.pool, versionStore{db})
 }
 
 // versionStore keeps the numbers of the migrations that were applied in a table. It implements

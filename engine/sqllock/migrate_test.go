@@ -80,8 +80,8 @@ func TestMigrate(t *testing.T) {
 		if err := db.pool.QueryRow(db.sql("SELECT count(*) FROM {migrations}")).Scan(&applied); err != nil {
 			t.Fatal(err)
 		}
-		if applied != schemas[db.flavour].Latest {
-			t.Errorf("%d migrations have been applied; want each once, %d", applied, schemas[db.flavour].Latest)
+		if applied != schemas()[db.flavour].Latest {
+			t.Errorf("%d migrations have been applied; want each once, %d", applied, schemas()[db.flavour].Latest)
 		}
 		for _, view := range []string{"held", "waiting"} {
 			rows, err := db.pool.Query(db.sql("SELECT * FROM {" + view + "}"))

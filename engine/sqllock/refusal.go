@@ -127,7 +127,7 @@ func (n naming) occupied(table string) error {
 func (n naming) tooNew(version int) error {
 	return lockkeeper.Invalid("the tables %s have version %d, which a newer program made; this one knows version %d "+
 		"and older: update this program and restart it, or name other tables by %s",
-		n.place(), version, schemas[n.flavour].Latest, n.elsewhere())
+		n.place(), version, schemas()[n.flavour].Latest, n.elsewhere())
 }
 
 // busy says that another process migrates.

@@ -24,7 +24,7 @@ func (n naming) script() string {
 		b.WriteString("BEGIN;\n\nCREATE SCHEMA IF NOT EXISTS " + quote(n.prefix, `"`) + ";\n\n")
 	}
 	fmt.Fprintf(&b, "%s;\n", n.sql(versionsTables[n.flavour]))
-	schema := schemas[n.flavour].Script(func(version int) string { return recordVersion(version) + ";\n" })
+	schema := schemas()[n.flavour].Script(func(version int) string { return recordVersion(version) + ";\n" })
 	b.WriteString(n.sql(schema))
 	if n.flavour == postgres {
 		b.WriteString("\nCOMMIT;\n")

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -166,7 +167,7 @@ func (s *source) takeOwn(a *address) error {
 	return err
 }
 
-var namePattern = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+var namePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z_][a-z0-9_]*$`) })
 
 const (
 	maxSchema = 63 // bytes
@@ -181,11 +182,11 @@ func (n *naming) rename(f flavour, name string) error {
 		return lockkeeper.Invalid("schema=%s: the tables in MariaDB and MySQL have a prefix instead, prefix=NAME_", name)
 	case f == mysql && n.flavour == postgres:
 		return lockkeeper.Invalid("prefix=%s: the tables in Postgres have a schema of their own, schema=NAME", name)
-	case f == postgres && (!namePattern.MatchString(name) || len(name) > maxSchema || strings.HasPrefix(name, "pg_") ||
+	case f == postgres && (!namePattern().MatchString(name) || len(name) > maxSchema || strings.HasPrefix(name, "pg_") ||
 		name == "information_schema"):
 		return lockkeeper.Invalid("schema=%s: a schema has up to 63 lower-case letters, digits and _, begins with no "+
 			"digit, and is not one of the system's", name)
-	case f == mysql && (!namePattern.MatchString(name) || len(name) > maxPrefix):
+	case f == mysql && (!namePattern().MatchString(name) || len(name) > maxPrefix):
 		return lockkeeper.Invalid("prefix=%s: a prefix has up to 40 lower-case letters, digits and _, and begins with no "+
 			"digit", name)
 	}

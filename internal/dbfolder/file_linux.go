@@ -29,5 +29,5 @@ func FileID(path string) uint64 {
 	binary.LittleEndian.PutUint64(b[:], file.Ino)
 	binary.LittleEndian.PutUint64(b[8:], uint64(file.Btime.Sec))
 	binary.LittleEndian.PutUint32(b[16:], file.Btime.Nsec)
-	return max(1, crc64.Checksum(b[:], crcTable))
+	return max(1, crc64.Checksum(b[:], crc64.MakeTable(crc64.ECMA)))
 }

@@ -34,15 +34,13 @@ func (m *Mark) ThisBoot() bool { return m != nil && m.Boot != "" && m.Boot == Bo
 // MarkPath returns the path of the mark of a folder.
 func MarkPath(folder string) string { return filepath.Join(folder, "mark") }
 
-var crcTable = crc64.MakeTable(crc64.ECMA)
-
 func (m Mark) String() string { return string(m.appendTo(nil)) }
 
 // appendTo appends the text of the mark. All marks have the same length.
 func (m Mark) appendTo(b []byte) []byte {
 	from := len(b)
 	b = fmt.Appendf(b, "lockkeeper mark 1\nseq %020d\nvalue %020d\nboot %-36s\n", m.Seq, m.Value, m.Boot)
-	return fmt.Appendf(b, "sum %016x\n", crc64.Checksum(b[from:], crcTable))
+	return fmt.Appendf(b, "sum %016x\n", crc64.Checksum(b[from:], crc64.MakeTable(crc64.ECMA)))
 }
 
 // parseMark reads what String writes.

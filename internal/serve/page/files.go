@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 )
 
 //go:embed static
@@ -22,8 +23,8 @@ type File struct {
 	Text []byte // read only
 }
 
-// files has all files by name.
-var files = load()
+// files returns all files by name.
+var files = sync.OnceValue(load)
 
 func load() map[string]*File {
 	all := make(map[string]*File)
@@ -61,7 +62,7 @@ func contentType(name string) string {
 
 // Find returns the file of that name; false if there is none.
 func Find(name string) (*File, bool) {
-	f, ok := files[name]
+	f, ok := files()[name]
 	return f, ok
 }
 

@@ -3,14 +3,20 @@ package membership
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"sync"
 )
 
 // A Script is Lua that runs at the server in one step.
-type Script struct{ Source, SHA string }
+type Script struct {
+	Source string
+	SHA    func() string // of Source, by which servers know it
+}
 
 func newScript(source string) *Script {
-	sum := sha1.Sum([]byte(source))
-	return &Script{Source: source, SHA: hex.EncodeToString(sum[:])}
+	return &Script{Source: source, SHA: sync.OnceValue(func() string {
+		sum := sha1.Sum([]byte(source))
+		return hex.EncodeToString(sum[:])
+	})}
 }
 
 // Every script has KEYS[1], the hash of the record. A script that changes the record returns 1, or 0

@@ -100,7 +100,7 @@ func (s *Servers) observeOne(ctx context.Context, i int) Record {
 
 // run runs a script at server i, and loads it if the server lacks it.
 func (s *Servers) run(ctx context.Context, i int, script *Script, keys []string, args ...any) (any, error) {
-	reply, err := s.eval(ctx, i, "EVALSHA", script.SHA, keys, args)
+	reply, err := s.eval(ctx, i, "EVALSHA", script.SHA(), keys, args)
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		reply, err = s.eval(ctx, i, "EVAL", script.Source, keys, args)
 	}
