@@ -128,7 +128,9 @@ func TestVerbAloneIsAsAmongAll(t *testing.T) {
 			t.Errorf("alone:\n%s\namong all verbs:\n%s", got, want)
 		}
 	}
-	for _, words := range [][]string{nil, {"help"}, {"--help"}, {"no-verb"}, {"completion", "bash"}, {"--engine", "mem:", "ls"}} {
+	for _, words := range [][]string{
+		nil, {"help"}, {"--help"}, {"no-verb"}, {"completion", "bash"}, {"--engine", "mem:", "ls"},
+	} {
 		if a.args = words; a.verbAlone() != "" {
 			t.Errorf("%q has the verb %s alone", words, a.verbAlone())
 		}

@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/serve/exposition"
 )
 
 // op is a method of an engine.
@@ -46,7 +45,7 @@ var errorNames = []struct {
 // calls counts the calls of an engine.
 type calls struct {
 	of     [ops]callsOf
-	errors []prometheus.Counter // as errorNames
+	errors []*exposition.Counter // as errorNames
 }
 
 // callsOf counts the calls of one method. The padding gives each counter a cache line of its own,
@@ -54,28 +53,21 @@ type calls struct {
 type callsOf struct {
 	n       atomic.Uint64
 	_       [56]byte
-	seconds prometheus.Observer
+	seconds *exposition.Histogram
 }
 
 func (c *calls) register(m *Metrics) {
-	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "lockkeeper_engine_call_seconds", Buckets: shortBuckets,
-		Help: "How long the engine took to answer; of an engine in memory one call in 64 is timed.",
-	}, []string{"op"})
-	m.registry.MustRegister(seconds)
+	seconds := m.registry.Histograms("lockkeeper_engine_call_seconds",
+		"How long the engine took to answer; of an engine in memory one call in 64 is timed.", "op", shortBuckets)
+	m.registry.Funcs(exposition.KindCounter, "lockkeeper_engine_calls_total", "Calls of the engine, by method.", "op",
+		opNames[:], func(i int) float64 { return float64(c.of[i].n.Load()) })
 	for i := range c.of {
-		of := &c.of[i]
-		of.seconds = seconds.WithLabelValues(opNames[i])
-		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name:        "lockkeeper_engine_calls_total",
-			Help:        "Calls of the engine, by method.",
-			ConstLabels: prometheus.Labels{"op": opNames[i]},
-		}, func() float64 { return float64(of.n.Load()) }))
+		c.of[i].seconds = seconds.With(opNames[i])
 	}
-	failed := m.counters("lockkeeper_engine_errors_total", "Calls that the engine answered with an error, by kind.",
-		"error")
+	failed := m.registry.Counters("lockkeeper_engine_errors_total",
+		"Calls that the engine answered with an error, by kind.", "error")
 	for _, e := range errorNames {
-		c.errors = append(c.errors, failed.WithLabelValues(e.name))
+		c.errors = append(c.errors, failed.With(e.name))
 	}
 }
 
@@ -191,7 +183,7 @@ func (m *Metrics) Engine(e lockkeeper.Engine) {
 		})
 	}
 	if r, ok := e.(lockkeeper.RepeatReporter); ok {
-		r.Repeated(func(why string) { m.repeats.WithLabelValues(why).Inc() })
+		r.Repeated(func(why string) { m.repeats.With(why).Inc() })
 	}
 	if r, ok := e.(lockkeeper.HandshakeReporter); ok {
 		r.Handshaken(func(took time.Duration) { m.handshakes.Observe(took.Seconds()) })

@@ -30,9 +30,7 @@ func metricsIn(text string, known []string) (names []string) {
 
 // allMetrics are the names of all metrics of a server.
 func allMetrics(t *testing.T) (names []string) {
-	families, err := NewMetrics(Sources{}).registry.Gather()
-	must(t, families, err)
-	for _, f := range families {
+	for _, f := range familiesOf(t, NewMetrics(Sources{})) {
 		names = append(names, f.GetName())
 	}
 	return names
@@ -93,9 +91,7 @@ func TestAlerts(t *testing.T) {
 // The manual's table has every metric of ours with what the server says of it.
 func TestMetricsInTheManual(t *testing.T) {
 	manual := readFile(t, "..", "..", "..", "docs", "operations.md")
-	families, err := NewMetrics(Sources{}).registry.Gather()
-	must(t, families, err)
-	for _, f := range families {
+	for _, f := range familiesOf(t, NewMetrics(Sources{})) {
 		if row := "| `" + f.GetName() + "` | " + strings.ToLower(f.GetType().String()) + " | " + f.GetHelp() +
 			" |"; strings.HasPrefix(f.GetName(), "lockkeeper_") && !strings.Contains(manual, row+"\n") {
 			t.Errorf("docs/operations.md lacks the row\n%s", row)

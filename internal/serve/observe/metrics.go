@@ -8,12 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/exposition"
 )
 
 // Sources are what metrics ask when they are read. Each may be nil, and must be safe
@@ -37,26 +34,26 @@ type Gauge struct {
 // Metrics count what happens in a server, for Prometheus. No label has more than a
 // few values: there is none for a path or an identity. It is safe for concurrent use.
 type Metrics struct {
-	registry *prometheus.Registry
+	registry *exposition.Registry
 	sources  Sources
 	watch    atomic.Pointer[Watch]
 
-	grants      [lockkeeper.ModePermits + 1]prometheus.Counter // by mode; 0: several
-	unconfirmed prometheus.Counter
-	holdsEnded  *prometheus.CounterVec // by reason
-	waitsEnded  *prometheus.CounterVec
-	yields      *prometheus.CounterVec
-	wait, hold  prometheus.Histogram
-	gaps        prometheus.Counter
+	grants      [lockkeeper.ModePermits + 1]*exposition.Counter // by mode; 0: several
+	unconfirmed *exposition.Counter
+	holdsEnded  *exposition.Vector[exposition.Counter] // by reason
+	waitsEnded  *exposition.Vector[exposition.Counter]
+	yields      *exposition.Vector[exposition.Counter]
+	wait, hold  *exposition.Histogram
+	gaps        *exposition.Counter
 
 	calls      calls
-	entries    prometheus.Histogram
-	sync       prometheus.Histogram
-	handshakes prometheus.Histogram
-	repeats    *prometheus.CounterVec
+	entries    *exposition.Histogram
+	sync       *exposition.Histogram
+	handshakes *exposition.Histogram
+	repeats    *exposition.Vector[exposition.Counter]
 	debtor     atomic.Pointer[lockkeeper.OverdueReporter]
 
-	acts, denials *prometheus.CounterVec
+	acts, denials *exposition.Vector[exposition.Counter]
 }
 
 // Buckets, in seconds but for entries.
@@ -68,8 +65,8 @@ var (
 
 // NewMetrics returns metrics with nothing counted yet, and all names there.
 func NewMetrics(s Sources) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), sources: s}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m := &Metrics{registry: new(exposition.Registry), sources: s}
+	m.registry.AddRuntime()
 	m.registerLocks()
 	m.registerEngine()
 	m.registerServer()
@@ -80,17 +77,15 @@ func NewMetrics(s Sources) *Metrics {
 }
 
 // Handler answers with the metrics in the form that Prometheus reads.
-func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
-}
+func (m *Metrics) Handler() http.Handler { return m.registry }
 
 // registerLocks makes what the watch counts.
 func (m *Metrics) registerLocks() {
-	modes := m.counters("lockkeeper_grants_total",
+	modes := m.registry.Counters("lockkeeper_grants_total",
 		"Claims that were granted, upgrades included, by mode; mixed has targets of several modes.", "mode")
-	m.grants[0] = modes.WithLabelValues("mixed")
+	m.grants[0] = modes.With("mixed")
 	for mode := lockkeeper.ModeExclusive; mode <= lockkeeper.ModePermits; mode++ {
-		m.grants[mode] = modes.WithLabelValues(mode.String())
+		m.grants[mode] = modes.With(mode.String())
 	}
 	m.holdsEnded = m.byReason("lockkeeper_holds_ended_total", "Holds that ended, by reason.",
 		lockkeeper.Released, lockkeeper.Yielded, lockkeeper.Stolen, lockkeeper.Expired, lockkeeper.Overdue,
@@ -101,43 +96,44 @@ func (m *Metrics) registerLocks() {
 	m.yields = m.byReason("lockkeeper_asked_to_yield_total",
 		"Holds that were asked to yield, by what their end will be if they don't.",
 		lockkeeper.Stolen, lockkeeper.Overdue, lockkeeper.Revoked)
-	m.unconfirmed = m.counter("lockkeeper_unconfirmed_grants_total",
+	m.unconfirmed = m.registry.Counter("lockkeeper_unconfirmed_grants_total",
 		"Grants made before the former holder could be sure to know of its loss.")
-	m.gaps = m.counter("lockkeeper_watch_gaps_total",
+	m.gaps = m.registry.Counter("lockkeeper_watch_gaps_total",
 		"Times that the server had to follow its locks again; other metrics may miss what happened in between.")
-	m.wait = m.histogram("lockkeeper_wait_seconds", "How long those who were granted had waited.", longBuckets)
-	m.hold = m.histogram("lockkeeper_hold_seconds",
+	m.wait = m.registry.Histogram("lockkeeper_wait_seconds", "How long those who were granted had waited.", longBuckets)
+	m.hold = m.registry.Histogram("lockkeeper_hold_seconds",
 		"How long what ended had been held; 0 if that was too short to be seen.", longBuckets)
-	m.registry.MustRegister(&presence{m: m})
+	m.registerPresence()
 }
 
 // registerEngine makes what the decorator and the journal count.
 func (m *Metrics) registerEngine() {
 	m.calls.register(m)
-	m.entries = m.histogram("lockkeeper_journal_commit_entries",
+	m.entries = m.registry.Histogram("lockkeeper_journal_commit_entries",
 		"Entries that the journal made safe at once; of a database, commands in one transaction.", batchBuckets)
-	m.sync = m.histogram("lockkeeper_journal_commit_seconds", "How long it took to write them and have the disk "+
+	m.sync = m.registry.Histogram("lockkeeper_journal_commit_seconds", "How long it took to write them and have the disk "+
 		"confirm it; of a database, the transaction from its begin.", shortBuckets)
-	m.handshakes = m.histogram("lockkeeper_steal_handshake_seconds", "From when the holders of a lock had been asked to "+
-		"yield until the thief was granted because they released; only engines that measure it.", longBuckets)
-	m.repeats = m.counters("lockkeeper_transactions_repeated_total", "Transactions of a database that did not come "+
-		"about and were tried again: for a conflict with another one, as something was locked, or as the database was away.",
-		"reason")
+	m.handshakes = m.registry.Histogram("lockkeeper_steal_handshake_seconds",
+		"From when the holders of a lock had been asked to yield until the thief was granted because they "+
+			"released; only engines that measure it.", longBuckets)
+	m.repeats = m.registry.Counters("lockkeeper_transactions_repeated_total",
+		"Transactions of a database that did not come about and were tried again: for a conflict with another one, "+
+			"as something was locked, or as the database was away.", "reason")
 	for _, why := range []string{"conflict", "locked", "away"} {
-		m.repeats.WithLabelValues(why)
+		m.repeats.With(why)
 	}
 }
 
 // registerServer makes what is about the server.
 func (m *Metrics) registerServer() {
-	m.acts = m.counters("lockkeeper_operator_acts_total", "What operators did, by verb.", "verb")
-	m.denials = m.counters("lockkeeper_denials_total",
+	m.acts = m.registry.Counters("lockkeeper_operator_acts_total", "What operators did, by verb.", "verb")
+	m.denials = m.registry.Counters("lockkeeper_denials_total",
 		"What was not allowed, by verb; connect is a credential that was not valid.", "verb")
 	for _, v := range []access.Verb{
 		access.Connect, access.Look, access.Lock, access.Revoke, access.Freeze, access.Thaw, access.Drain,
 	} {
-		m.acts.WithLabelValues(string(v))
-		m.denials.WithLabelValues(string(v))
+		m.acts.With(string(v))
+		m.denials.With(string(v))
 	}
 	s := &m.sources
 	m.gauge("lockkeeper_connections", "Connections of clients.", counted(s.Connections))
@@ -154,17 +150,13 @@ func (m *Metrics) registerServer() {
 	})
 	m.gauge("lockkeeper_certificate_left_seconds", "Until the server's certificate expires; infinite if it has none.",
 		s.Health.certificateLeft)
-	m.registry.MustRegister(
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockkeeper_audit_lines_total",
-			Help: "Lines that were written to the audit log."},
-			func() float64 { return float64(s.Audit.count().written) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockkeeper_audit_dropped_total",
-			Help: "Lines that could not be kept until the audit log could be written."},
-			func() float64 { return float64(s.Audit.count().dropped) }))
-	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "lockkeeper_build_info", Help: "1; its labels tell what runs.",
-		ConstLabels: prometheus.Labels{"version": cmp.Or(s.Version, "unknown"), "go": runtime.Version()}})
-	build.Set(1)
-	m.registry.MustRegister(build)
+	m.registry.Func(exposition.KindCounter, "lockkeeper_audit_lines_total", "Lines that were written to the audit log.",
+		func() float64 { return float64(s.Audit.count().written) })
+	m.registry.Func(exposition.KindCounter, "lockkeeper_audit_dropped_total",
+		"Lines that could not be kept until the audit log could be written.",
+		func() float64 { return float64(s.Audit.count().dropped) })
+	m.registry.Info("lockkeeper_build_info", "1; its labels tell what runs.",
+		"version", cmp.Or(s.Version, "unknown"), "go", runtime.Version())
 }
 
 func counted(f func() int) func() float64 {
@@ -183,26 +175,8 @@ func number(yes bool) float64 {
 	return 0
 }
 
-func (m *Metrics) counter(name, help string) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	m.registry.MustRegister(c)
-	return c
-}
-
-func (m *Metrics) counters(name, help, label string) *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
-	m.registry.MustRegister(c)
-	return c
-}
-
-func (m *Metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
-	m.registry.MustRegister(h)
-	return h
-}
-
 func (m *Metrics) gauge(name, help string, f func() float64) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
+	m.registry.Func(exposition.KindGauge, name, help, f)
 }
 
 // granted counts a grant.
@@ -229,61 +203,45 @@ func modeOf(grants []lockkeeper.Grant) lockkeeper.Mode {
 // ended counts the end of a hold, or of a wait.
 func (m *Metrics) ended(st *lockkeeper.Status, took time.Duration) {
 	if st.Fence == 0 {
-		m.waitsEnded.WithLabelValues(st.Reason.String()).Inc()
+		m.waitsEnded.With(st.Reason.String()).Inc()
 		return
 	}
-	m.holdsEnded.WithLabelValues(st.Reason.String()).Inc()
+	m.holdsEnded.With(st.Reason.String()).Inc()
 	m.hold.Observe(took.Seconds())
 }
 
-func (m *Metrics) asked(r lockkeeper.Reason) { m.yields.WithLabelValues(r.String()).Inc() }
+func (m *Metrics) asked(r lockkeeper.Reason) { m.yields.With(r.String()).Inc() }
 
 // byReason makes counters by reason. Those that engines state are there from the
 // beginning, at 0.
-func (m *Metrics) byReason(name, help string, stated ...lockkeeper.Reason) *prometheus.CounterVec {
-	counters := m.counters(name, help, "reason")
+func (m *Metrics) byReason(name, help string, stated ...lockkeeper.Reason) *exposition.Vector[exposition.Counter] {
+	counters := m.registry.Counters(name, help, "reason")
 	for _, r := range stated {
-		counters.WithLabelValues(r.String())
+		counters.With(r.String())
 	}
 	return counters
 }
 
-// presence collects what lives at the moment of asking, in one look.
-type presence struct{ m *Metrics }
-
-var (
-	holdsDesc      = prometheus.NewDesc("lockkeeper_holds", "Claims that are held.", nil, nil)
-	waitingDesc    = prometheus.NewDesc("lockkeeper_waiting", "Claims that wait.", nil, nil)
-	freezesDesc    = prometheus.NewDesc("lockkeeper_freezes", "Paths that operators have frozen.", nil, nil)
-	oldestHoldDesc = prometheus.NewDesc("lockkeeper_oldest_hold_seconds", "How long the oldest hold lasts by now.", nil,
-		nil)
-	oldestWaitDesc = prometheus.NewDesc("lockkeeper_oldest_wait_seconds", "How long the oldest waiting claim has waited.",
-		nil, nil)
-	expiryLagDesc = prometheus.NewDesc("lockkeeper_expiry_lag_seconds", "How long the engine has owed the end of a "+
-		"session, claim or freeze whose time is over; more than half a minute: expiry does not run.", nil, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (p *presence) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{holdsDesc, waitingDesc, freezesDesc, oldestHoldDesc, oldestWaitDesc,
-		expiryLagDesc} {
-		to <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (p *presence) Collect(to chan<- prometheus.Metric) {
+// registerPresence makes what lives at the moment of a reading, in one look.
+func (m *Metrics) registerPresence() {
 	var now present
-	if w := p.m.watch.Load(); w != nil {
-		now = w.present()
-	}
-	gauge := func(d *prometheus.Desc, v float64) { to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v) }
-	gauge(holdsDesc, float64(now.held))
-	gauge(waitingDesc, float64(now.waiting))
-	gauge(freezesDesc, float64(now.freezes))
-	gauge(oldestHoldDesc, now.oldestHold.Seconds())
-	gauge(oldestWaitDesc, now.oldestWait.Seconds())
-	gauge(expiryLagDesc, max(now.expiryLag, p.m.overdue()).Seconds())
+	var lag time.Duration
+	m.registry.Before(func() {
+		now = present{}
+		if w := m.watch.Load(); w != nil {
+			now = w.present()
+		}
+		lag = max(now.expiryLag, m.overdue())
+	})
+	m.gauge("lockkeeper_holds", "Claims that are held.", func() float64 { return float64(now.held) })
+	m.gauge("lockkeeper_waiting", "Claims that wait.", func() float64 { return float64(now.waiting) })
+	m.gauge("lockkeeper_freezes", "Paths that operators have frozen.", func() float64 { return float64(now.freezes) })
+	m.gauge("lockkeeper_oldest_hold_seconds", "How long the oldest hold lasts by now.",
+		func() float64 { return now.oldestHold.Seconds() })
+	m.gauge("lockkeeper_oldest_wait_seconds", "How long the oldest waiting claim has waited.",
+		func() float64 { return now.oldestWait.Seconds() })
+	m.gauge("lockkeeper_expiry_lag_seconds", "How long the engine has owed the end of a session, claim or freeze whose "+
+		"time is over; more than half a minute: expiry does not run.", func() float64 { return lag.Seconds() })
 }
 
 // Act counts what an operator did, or what was denied; it is for [access.Options]. What
@@ -291,8 +249,8 @@ func (p *presence) Collect(to chan<- prometheus.Metric) {
 func (m *Metrics) Act(act access.Act) {
 	switch {
 	case errors.Is(act.Err, lockkeeper.ErrDenied):
-		m.denials.WithLabelValues(string(act.Verb)).Inc()
+		m.denials.With(string(act.Verb)).Inc()
 	case act.Err == nil:
-		m.acts.WithLabelValues(string(act.Verb)).Inc()
+		m.acts.With(string(act.Verb)).Inc()
 	}
 }

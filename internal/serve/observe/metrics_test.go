@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http/httptest"
@@ -8,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
@@ -18,7 +19,7 @@ import (
 // The names are as Prometheus wants them, and all are there from the beginning.
 func TestMetricNames(t *testing.T) {
 	m := NewMetrics(Sources{Version: "v1"})
-	problems, err := testutil.GatherAndLint(m.registry)
+	problems, err := promlint.New(bytes.NewReader(m.registry.Text())).Lint()
 	must(t, problems, err)
 	for _, p := range problems {
 		if strings.HasPrefix(p.Metric, "lockkeeper_") {

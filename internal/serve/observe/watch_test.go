@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,20 +12,26 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 )
 
+// familiesOf returns the metrics as Prometheus reads them.
+func familiesOf(t *testing.T, m *Metrics) map[string]*dto.MetricFamily {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(m.registry.Text()))
+	return must(t, families, err)
+}
+
 // value is what the registry has under a name, and a label's value if one is given:
 // of a histogram its sum and count.
 func value(t *testing.T, m *Metrics, name string, labels ...string) string {
 	t.Helper()
-	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
+	for _, f := range familiesOf(t, m) {
 		if f.GetName() != name {
 			continue
 		}
