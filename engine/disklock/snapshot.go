@@ -39,7 +39,7 @@ type snapshot struct {
 // digestOf returns the digest sum extended by one record.
 func digestOf(sum uint64, record []byte) uint64 {
 	b := fmt.Appendf(nil, "%d ", len(record))
-	return crc64.Update(crc64.Update(sum, crcTable, b), crcTable, record)
+	return crc64.Update(crc64.Update(sum, crcTable(), b), crcTable(), record)
 }
 
 // piece writes the next records, at most n, in the current transaction, and the header after the

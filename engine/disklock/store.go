@@ -18,8 +18,8 @@ import (
 //go:embed schema.sql
 var statements string
 
-// crcTable is for the sums of rows, headers and records.
-var crcTable = crc64.MakeTable(crc64.ECMA)
+// crcTable returns the table for the sums of rows, headers and records. The first call makes it.
+func crcTable() *crc64.Table { return crc64.MakeTable(crc64.ECMA) }
 
 const (
 	applicationID = 0x6c6b6a6e // "lkjn"
@@ -98,7 +98,7 @@ func (r *row) seal(chain uint64) uint64 {
 	for i, n := range [...]uint64{chain, r.seq, uint64(r.count), uint64(a.Now), a.Fences, a.Tickets, a.Epochs, a.Changes} {
 		binary.LittleEndian.PutUint64(b[8*i:], n)
 	}
-	return crc64.Update(crc64.Checksum(b[:], crcTable), crcTable, r.entries)
+	return crc64.Update(crc64.Checksum(b[:], crcTable()), crcTable(), r.entries)
 }
 
 func (s *store) append(r *row) error {
@@ -120,7 +120,7 @@ type header struct {
 
 func (h *header) sum() uint64 {
 	b := fmt.Appendf(nil, "%d %d %016x %d %x %016x", h.number, h.seq, h.chain, h.claims, h.head, h.digest)
-	return crc64.Checksum(b, crcTable)
+	return crc64.Checksum(b, crcTable())
 }
 
 // complete writes the header, which completes the snapshot.

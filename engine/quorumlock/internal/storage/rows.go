@@ -12,7 +12,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 )
 
-var crcTable = crc64.MakeTable(crc64.ECMA)
+// crcTable returns the table for sums. The first call makes it.
+func crcTable() *crc64.Table { return crc64.MakeTable(crc64.ECMA) }
 
 // A sum is the CRC-64 of numbers, 8 bytes each, and byte strings, each behind its length. A sum that
 // goes on from another one has that as its first number: a CRC whose register begins with x, and goes
@@ -23,13 +24,13 @@ func (s sum) numbers(all ...uint64) sum {
 	var b [8]byte
 	for _, n := range all {
 		binary.LittleEndian.PutUint64(b[:], n)
-		s = sum(crc64.Update(uint64(s), crcTable, b[:]))
+		s = sum(crc64.Update(uint64(s), crcTable(), b[:]))
 	}
 	return s
 }
 
 func (s sum) bytes(b []byte) sum {
-	return sum(crc64.Update(uint64(s.numbers(uint64(len(b)))), crcTable, b))
+	return sum(crc64.Update(uint64(s.numbers(uint64(len(b)))), crcTable(), b))
 }
 
 func (s sum) text(t string) sum { return s.bytes([]byte(t)) }
