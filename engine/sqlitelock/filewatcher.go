@@ -1,7 +1,9 @@
 package sqlitelock
 
 import (
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -13,14 +15,39 @@ type fileWatcher struct {
 	polls     bool              // of tests: files are never watched
 	watcher   *fsnotify.Watcher // nil: none yet, or there is none to be had
 	unwatched bool              // the file of a session is not watched
+	later     []string          // session files that begin to be watched at laterAt, or by watchNow
+	laterAt   time.Duration     // by the engine's clock
 	log       bool              // the database's log is watched
 }
 
-// watch begins to watch a session file. When the file is removed, this ends by itself.
-func (w *fileWatcher) watch(path string) {
-	if !w.add(path) {
-		w.unwatched = true
+// watchDelay is when a session file begins to be watched, counted from its creation, if no claim of
+// this process waits before. Until then a holder learns of a request to yield that much later. A
+// command of lk run that takes less time needs no watcher: to close one takes the kernel more than a
+// millisecond.
+const watchDelay = 50 * time.Millisecond
+
+// watchLater makes the session file be watched after watchDelay. now is read from the engine's clock.
+func (w *fileWatcher) watchLater(path string, now time.Duration) {
+	if len(w.later) == 0 {
+		w.laterAt = now + watchDelay
 	}
+	w.later = append(w.later, path)
+}
+
+// forget ends watchLater. A file that is watched ends that by itself when it is removed.
+func (w *fileWatcher) forget(path string) {
+	w.later = slices.DeleteFunc(w.later, func(other string) bool { return other == path })
+}
+
+// watchNow begins to watch the files of watchLater. Another process may have written to them before,
+// so the caller reads the rows after that, or is in a writing transaction.
+func (w *fileWatcher) watchNow() {
+	for _, path := range w.later {
+		if !w.add(path) {
+			w.unwatched = true
+		}
+	}
+	w.later = nil
 }
 
 func (w *fileWatcher) add(path string) bool {

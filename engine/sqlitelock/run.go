@@ -50,6 +50,7 @@ func (e *Engine) run() {
 // rows once even if no call waits.
 func (e *Engine) serve(reread bool) {
 	for {
+		reread = e.watchLateFiles() || reread
 		any, writes := e.queue.waiting()
 		if !any && !reread && len(e.dead) == 0 {
 			break
@@ -61,6 +62,18 @@ func (e *Engine) serve(reread bool) {
 	}
 	e.files.watchLog(e.db.path+"-wal", e.watched() > 0 || e.waitsFileless()) // every commit writes to it
 	e.watchDeaths()
+}
+
+// watchLateFiles begins to watch the session files that are due, and reports whether there were any.
+func (e *Engine) watchLateFiles() bool {
+	if len(e.files.later) == 0 {
+		return false
+	}
+	if now, err := e.clock(); err == nil && now < e.files.laterAt {
+		return false
+	}
+	e.files.watchNow()
+	return true
 }
 
 // wanted returns a function that a transaction calls while it waits for SQLite's lock. The function
@@ -251,14 +264,17 @@ func (e *Engine) pause() time.Duration {
 	waits := len(e.waits) > 0 || e.db.options.polls && e.local.Len() > 0
 	watched := e.watched() > 0 || e.waitsFileless()
 	poll := time.Hour
+	if len(e.files.later) > 0 {
+		poll = watchDelay
+	}
 	switch {
 	case waits || watched:
-		poll = pollWatching
+		poll = min(poll, pollWatching)
 	case len(e.bounds) == 0:
 		return poll
 	}
 	if waits && e.files.unwatched || watched && !e.files.log {
-		poll = pollUnwatched
+		poll = min(poll, pollUnwatched)
 	}
 	if e.again > 0 {
 		poll = min(poll, e.again)

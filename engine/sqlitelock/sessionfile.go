@@ -36,11 +36,15 @@ func (e *Engine) fileFor(id string) (*attachment, error) {
 		e.folder.leadsTo(a.Own.name, a.Own.file) {
 		return a, nil
 	}
+	now, err := e.clock()
+	if err != nil {
+		return nil, err
+	}
 	f, name, err := e.folder.create()
 	if err != nil {
 		return nil, err
 	}
-	e.files.watch(e.folder.file(name))
+	e.files.watchLater(e.folder.file(name), now)
 	e.detach(id)
 	// If the outcome of the commit is unknown, this keeps the session alive.
 	return e.keep(id, &attachment{Own: sessionFile{f, name}}), nil
@@ -68,6 +72,7 @@ func (e *Engine) detach(id string) {
 	maps.DeleteFunc(e.waits, func(ref lockkeeper.Ref, _ uint64) bool { return ofSession(ref) })
 	maps.DeleteFunc(e.bounds, func(ref lockkeeper.Ref, _ bool) bool { return ofSession(ref) })
 	if a.Own.file != nil {
+		e.files.forget(e.folder.file(a.Own.name))
 		e.folder.remove(a.Own.name)
 		a.Own.file.Close()
 	}

@@ -174,12 +174,27 @@ func (tx *transaction) stepWith(c table.Command, file string) (table.Reply, erro
 	t := tx.e.cache.table
 	c.At = tx.now
 	reply, err := t.Step(&c)
+	if err == nil && mayWait(&c, &reply) {
+		tx.e.files.watchNow()
+	}
 	tx.collect(t)
 	tx.write(t.Changes(), attachedFile{c.Session.ID, file})
 	if tx.broken != nil {
 		return table.Reply{}, tx.broken
 	}
 	return reply, err
+}
+
+// mayWait reports whether claims of the session wait after a step, so that another process may grant
+// them at any time.
+func mayWait(c *table.Command, reply *table.Reply) bool {
+	switch c.Op {
+	case table.Claim:
+		return reply.Status.State == lockkeeper.Waiting || reply.Status.Converting
+	case table.Attach:
+		return len(reply.Lease.Claims) > 0
+	}
+	return false
 }
 
 // attachedFile is the session that a step attaches, and its file; no id: it attaches none.
