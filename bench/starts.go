@@ -77,10 +77,11 @@ func (p *plan) runStarts(ctx context.Context, dir string) (all []*start, size in
 	return all, info.Size(), nil
 }
 
-// build builds a program without symbols, as releases are.
+// build builds a program without symbols and without C, as releases are.
 func build(ctx context.Context, dir, to, pkg string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", to, pkg)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s can't be built: %w\n%s", pkg, err, out)
 	}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"sync"
 )
 
@@ -25,19 +24,20 @@ var tuned sync.Once
 
 func tune() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(percent(liveHeap()))
-		afterCollection()
+		adjust(defaultPercent)
 	}
 }
 
-// afterCollection adjusts the collector after each collection, by the finalizer of an object without
-// references.
-func afterCollection() {
+// defaultPercent is the growth that Go begins with.
+const defaultPercent = 100
+
+// adjust sets the growth now and after each collection, by the finalizer of an object without
+// references. before is the growth until now.
+func adjust(before int) {
+	now := percent(liveHeap(before))
+	debug.SetGCPercent(now)
 	type witness struct{ _ [16]byte }
-	runtime.SetFinalizer(new(witness), func(*witness) {
-		debug.SetGCPercent(percent(liveHeap()))
-		afterCollection()
-	})
+	runtime.SetFinalizer(new(witness), func(*witness) { adjust(now) })
 }
 
 // percent returns the growth, in percent, for a heap with live bytes in use.
@@ -45,9 +45,14 @@ func percent(live uint64) int {
 	return int(max(100, min(heapRoom*100/max(live, 1), maxPercent)))
 }
 
-// liveHeap returns the bytes that the latest collection found in use.
-func liveHeap() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
+// liveHeap returns the bytes that the latest collection found in use, or a little more, since the
+// next one begins at
+//
+//	live + (live + stacks + globals) * percent/100
+//
+// Package runtime/metrics knows them exactly, but sorts its table when a program starts.
+func liveHeap(percent int) uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.NextGC * 100 / uint64(100+percent)
 }
