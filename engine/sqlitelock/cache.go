@@ -43,9 +43,9 @@ type endedRow struct {
 // errRows: no version of lockkeeper can have written these rows.
 var errRows = errors.New("its rows contradict each other")
 
-// loadAll makes a cache of all rows.
-func loadAll(db *database, m meta) (*cache, loaded, error) {
-	all, err := db.changedSince(0)
+// loadAll makes a cache of all rows; see changedSince for ends.
+func loadAll(db *database, m meta, ends bool) (*cache, loaded, error) {
+	all, err := db.changedSince(0, ends)
 	if err != nil && resultCode(err) == 0 {
 		err = fmt.Errorf("%w: %w", errRows, err)
 	}
@@ -72,7 +72,7 @@ func loadAll(db *database, m meta) (*cache, loaded, error) {
 
 // loadNew updates c with the rows that changed since its version.
 func (c *cache) loadNew(db *database, m meta) (loaded, error) {
-	fresh, err := db.changedSince(c.version)
+	fresh, err := db.changedSince(c.version, true)
 	if err != nil {
 		return loaded{}, err
 	}

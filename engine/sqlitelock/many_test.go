@@ -95,6 +95,7 @@ func TestRowsAreFoundByIndex(t *testing.T) {
 	e := openReal(t, file(t))
 	scans := map[statement]string{
 		readMeta: "meta", updateMeta: "meta", // which has one row
+		readNeeded: "all", // when a file is opened
 		// once a minute
 		oldestKnown: "all", purgeClaims: "all", purgeSessions: "all", purgeFreezes: "all", trimHoldTimes: "all",
 	}
@@ -125,6 +126,49 @@ func TestRowsAreFoundByIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Who opens a file reads the ended claims of sessions that are open, whose ids must not begin again, and
+// not those of sessions that have left.
+func TestOpeningReadsNoEndsOfClosedSessions(t *testing.T) {
+	path := file(t)
+	a := openReal(t, path)
+	stays := attach(t, a, "stays", time.Minute, nil)
+	for id := range uint64(3) {
+		leaves := attach(t, a, fmt.Sprint("leaves", id), time.Minute, nil)
+		claim(t, a, leaves, exclusive(1, "db"))
+		if err := a.End(bounded(t), leaves, lockkeeper.Ending{Kind: lockkeeper.Leave}); err != nil {
+			t.Fatal(err)
+		}
+		claim(t, a, stays, exclusive(id+1, "db"))
+		if err := a.End(bounded(t), stays, lockkeeper.Ending{Kind: lockkeeper.Release, ID: id + 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(ends bool) (sessions []string) {
+		err := a.call(bounded(t), true, func(tx *transaction) {
+			all, err := a.db.changedSince(0, ends)
+			if err != nil {
+				t.Error(err)
+			}
+			for i := range all.claims {
+				sessions = append(sessions, all.claims[i].Ref.Session)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sessions
+	}
+	if all := read(true); len(all) != 6 {
+		t.Errorf("%d claims are in the rows, want 6: %q", len(all), all)
+	}
+	needed := read(false)
+	if len(needed) != 3 || slices.ContainsFunc(needed, func(session string) bool { return session != "stays" }) {
+		t.Errorf("claims of %q are read, want three of the open session", needed)
+	}
+	b := openReal(t, path)
+	compare(t, "another process", snapshot(t, b), snapshot(t, a))
 }
 
 // BenchmarkBeside is a claim and its release beside many others, and

@@ -150,7 +150,7 @@ func TestLateEndIsKeptForWatchers(t *testing.T) {
 	claim(t, e, ann, exclusive(1, "db"))
 	rows := func() (n int) {
 		if err := e.call(bounded(t), true, func(tx *transaction) {
-			all, err := tx.e.db.changedSince(0)
+			all, err := tx.e.db.changedSince(0, true)
 			if n = len(all.claims); err != nil {
 				t.Error(err)
 			}

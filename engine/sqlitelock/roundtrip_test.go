@@ -72,7 +72,7 @@ func snapshot(t testing.TB, e *Engine) (snap table.Snapshot) {
 func reloaded(t testing.TB, e *Engine) (snap table.Snapshot) {
 	t.Helper()
 	err := e.call(bounded(t), false, func(tx *transaction) {
-		c, _, err := loadAll(e.db, tx.meta)
+		c, _, err := loadAll(e.db, tx.meta, false)
 		if err != nil {
 			t.Error(err)
 			return
@@ -364,7 +364,7 @@ func TestHoldTimesAreKept(t *testing.T) {
 		t.Helper()
 		all := make(map[lockkeeper.Path]time.Duration)
 		err := e.call(bounded(t), false, func(tx *transaction) {
-			c, _, err := loadAll(e.db, tx.meta)
+			c, _, err := loadAll(e.db, tx.meta, false)
 			if err != nil {
 				t.Error(err)
 				return

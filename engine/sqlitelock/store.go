@@ -28,6 +28,7 @@ const (
 	writeStated
 	closeSession
 	readClaims
+	readNeeded
 	writeClaim
 	readFreezes
 	writeFreeze
@@ -64,6 +65,8 @@ var statementTexts = [statements]string{
 	closeSession: `UPDATE sessions SET state = 'closed', file = '', closed_ns = ?, version = ? WHERE id = ?`,
 
 	readClaims: "SELECT " + rows.ClaimColumns + ", version FROM claims WHERE version > ?",
+	readNeeded: "SELECT " + rows.ClaimColumns + ", version FROM claims WHERE version > ? AND (state <> 'ended' " +
+		"OR session IN (SELECT id FROM sessions WHERE state <> 'closed'))",
 	writeClaim: replace("claims", rows.ClaimColumns+", version"),
 
 	readFreezes: "SELECT " + rows.FreezeColumns + ", state, ended_ns, version FROM freezes WHERE version > ?",
@@ -169,9 +172,15 @@ type changes struct {
 	holdTimes []table.HoldTimeRecord
 }
 
-// changedSince reads the rows with a higher version; for version 0 all except closed sessions.
-func (db *database) changedSince(version int64) (changes, error) {
+// changedSince reads the rows with a higher version; for version 0 all except closed sessions. Without
+// ends it leaves out the ended claims of closed sessions: the table knows no such claims, and only
+// watchers ask for them.
+func (db *database) changedSince(version int64, ends bool) (changes, error) {
 	var all changes
+	claims := readClaims
+	if !ends {
+		claims = readNeeded
+	}
 	err := db.each(readSessions, func(r *sql.Rows) error {
 		row, err := scanSession(r)
 		all.sessions = append(all.sessions, row)
@@ -180,7 +189,7 @@ func (db *database) changedSince(version int64) (changes, error) {
 	if err != nil {
 		return all, err
 	}
-	err = db.each(readClaims, func(r *sql.Rows) error {
+	err = db.each(claims, func(r *sql.Rows) error {
 		row, err := scanClaim(r)
 		all.claims = append(all.claims, row)
 		return err

@@ -85,7 +85,7 @@ func (tx *transaction) load() error {
 		}
 	}
 	e.cache = nil
-	c, news, err := loadAll(e.db, m)
+	c, news, err := loadAll(e.db, m, e.loaded > 0) // nobody watched before the first reading
 	if err != nil {
 		return err
 	}
