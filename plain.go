@@ -13,24 +13,18 @@ import (
 // An openedSlots are the slots of the client's session.
 type openedSlots struct{ Slots }
 
-// openSlots opens the slots of the session, after an Attach with that key.
-func (c *Client) openSlots(k Key) {
+// openSlots opens the slots of the session, after an Attach with that key. attach calls it before
+// anybody else has the key: a lock that found the key and no slots would be a claim, and its path
+// would have no slots until nobody wants it.
+func (c *Client) openSlots(k Key) *openedSlots {
 	if c.granter == nil {
-		return
+		return nil
 	}
 	opened := c.granter.OpenSlots(k, c.session.Label, c.slotMoved)
 	if opened == nil {
-		return
+		return nil
 	}
-	c.mu.Lock()
-	closed := c.closed || !c.isCurrentEpoch(k)
-	if !closed {
-		c.slots.Store(&openedSlots{opened})
-	}
-	c.unlock()
-	if closed {
-		opened.Close()
-	}
+	return &openedSlots{opened}
 }
 
 // closeSlots makes all plain locks ordinary claims, and takes no more plain locks. The caller must not

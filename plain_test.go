@@ -431,3 +431,49 @@ func enter(t *testing.T, in *[3]atomic.Int64, fences *[3]atomic.Uint64, at int, 
 		t.Error(err)
 	}
 }
+
+// whileOpening calls do while a client opens its slots.
+type whileOpening struct {
+	lockkeeper.Engine
+	do     func()
+	claims *atomic.Int64 // calls of Claim
+}
+
+func (e whileOpening) OpenSlots(k lockkeeper.Key, l lockkeeper.Label,
+	moved func(*lockkeeper.Slot, lockkeeper.Status)) lockkeeper.Slots {
+	e.do()
+	return e.Engine.(lockkeeper.SlotGranter).OpenSlots(k, l, moved)
+}
+
+func (e whileOpening) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
+	e.claims.Add(1)
+	return e.Engine.Claim(ctx, k, w)
+}
+
+// TestLocksBesideTheFirstHaveSlots locks a path while the client attaches for another lock. If that
+// lock were a claim of the table, so would be all others of the path until nobody wants it.
+func TestLocksBesideTheFirstHaveSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *lockkeeper.Client
+		var claims atomic.Int64
+		var running sync.WaitGroup
+		pair := func() {
+			h, err := c.Lock(background, "x")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			h.Close()
+		}
+		c = lockkeeper.New(whileOpening{memlock.New(), func() {
+			running.Go(pair)
+			synctest.Wait()
+		}, &claims})
+		defer c.Close()
+		pair()
+		running.Wait()
+		if n := claims.Load(); n != 0 {
+			t.Errorf("%d locks were claims of the table", n)
+		}
+	})
+}

@@ -249,6 +249,10 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	if err == nil && again {
 		err = c.reconcile(ctx, s.Named, lease.Claims)
 	}
+	var slots *openedSlots
+	if err == nil {
+		slots = c.openSlots(lease.Key)
+	}
 
 	c.mu.Lock()
 	if err == nil && c.closed {
@@ -274,6 +278,7 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	}
 	c.resetLowestOpen()
 	c.acked.Store(0) // currentKey takes no lock; the session may be new, and its leases counted from 1 again
+	c.slots.Store(slots)
 	c.key.Store(&lease.Key)
 	for _, id := range dropped {
 		delete(c.unfinished, id) // the engine has ended it, and refuses a late request under an older key
@@ -281,7 +286,6 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 	c.applyLease(lease, sent)
 	k, _ := c.currentKey()
 	c.unlock()
-	c.openSlots(lease.Key)
 	return k, nil
 }
 
