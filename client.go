@@ -35,7 +35,6 @@ type Client struct {
 	key         atomic.Pointer[Key]         // nil: not attached; changed with mu held
 	lowestOpen  atomic.Uint64               // Key.LowestOpen; changed with mu held
 	acked       atomic.Uint64               // Key.Acked; changed with mu held
-	readyRoom   sync.Pool                   // channels of waiting slots that can receive nothing more
 	granter     SlotGranter                 // the engine, if the session may have slots; else nil
 	slots       atomic.Pointer[openedSlots] // of plain locks; nil: none
 	ids         atomic.Uint64               // the highest id so far

@@ -15,13 +15,17 @@ type Hold struct {
 	slot      *Slot           // of a plain lock; nil for others
 	base      context.Context // of the acquire
 	up        *link           // the holds that enclose it
+	own       *ownContext     // nil until Context is called; guarded by the client's mutex
 	tied      bool            // Context ends with base too
 	exclusive bool            // this handle needs more than shared targets
+	state     handleState     // guarded by the client's mutex
+	inSlot    uint32          // of a plain lock: the state of its slot; the methods of Slot access it
+}
 
-	// Guarded by the client's mutex.
-	state handleState
-	own   context.Context // nil until Context is called
-	end   context.CancelCauseFunc
+// An ownContext is the context of a handle, and what ends it.
+type ownContext struct {
+	context.Context
+	end context.CancelCauseFunc
 }
 
 type handleState uint8
@@ -38,10 +42,10 @@ func (h *Hold) finish(state handleState) {
 		return
 	}
 	h.state = state
-	if h.end != nil {
-		why := h.over()
+	if h.own != nil {
+		why, end := h.over(), h.own.end
 		c := h.claim.client
-		c.ended = append(c.ended, func() { h.end(why) })
+		c.ended = append(c.ended, func() { end(why) })
 	}
 }
 
@@ -75,17 +79,18 @@ func (h *Hold) Context() context.Context {
 	h.lock()
 	defer h.unlock()
 	if h.own != nil {
-		return h.own
+		return h.own.Context
 	}
 	base := h.base
 	if !h.tied {
 		base = context.WithoutCancel(base)
 	}
-	h.own, h.end = context.WithCancelCause(nestedContext{base, h.around()})
+	own, end := context.WithCancelCause(nestedContext{base, h.around()})
+	h.own = &ownContext{own, end}
 	if h.state != handleLive {
-		h.end(h.over())
+		end(h.over())
 	}
-	return h.own
+	return own
 }
 
 // around returns the chain of holds that enclose the handle's context. A further handle of a hold
@@ -117,7 +122,7 @@ func (h *Hold) Err() error {
 // Ref names the claim that is held.
 func (h *Hold) Ref() Ref {
 	if h.slot != nil {
-		return Ref{Session: h.slot.client.session.ID, ID: h.slot.ID}
+		return Ref{Session: h.client().session.ID, ID: h.slot.ID}
 	}
 	return h.claim.ref()
 }
@@ -233,7 +238,7 @@ func (h *Hold) Asked() *Asked {
 // changes nothing.
 func (h *Hold) Release(ctx context.Context) error {
 	if s := h.slot; s != nil {
-		switch s.Of.Give(s) {
+		switch s.Owner.Slots.Give(s) {
 		case SlotHeld:
 			return nil
 		case SlotOver:

@@ -11,7 +11,10 @@ import (
 // never used again, so a hold that was released stays released whatever happens to its path.
 
 // An openedSlots are the slots of the client's session.
-type openedSlots struct{ Slots }
+type openedSlots struct {
+	Slots
+	owner *SlotOwner
+}
 
 // openSlots opens the slots of the session, after an Attach with that key. attach calls it before
 // anybody else has the key: a lock that found the key and no slots would be a claim, and its path
@@ -20,11 +23,12 @@ func (c *Client) openSlots(k Key) *openedSlots {
 	if c.granter == nil {
 		return nil
 	}
-	opened := c.granter.OpenSlots(k, c.session.Label, c.slotMoved)
+	owner := &SlotOwner{Moved: c.slotMoved, client: c}
+	opened := c.granter.OpenSlots(k, c.session.Label, owner)
 	if opened == nil {
 		return nil
 	}
-	return &openedSlots{opened}
+	return &openedSlots{opened, owner}
 }
 
 // closeSlots makes all plain locks ordinary claims, and takes no more plain locks. The caller must not
@@ -57,11 +61,10 @@ func (c *Client) takePlain(ctx context.Context, op, path string, wait bool) (*Ho
 	if ctx != context.Background() && ctx.Value(enclosingKey{c}) != nil {
 		return nil, nil
 	}
-	s := &Slot{Path: Path(path), ID: c.ids.Add(1), client: c}
+	s := &Slot{ID: c.ids.Add(1), Owner: opened.owner}
 	s.hold.slot, s.hold.base, s.hold.exclusive = s, ctx, true
-	switch opened.Take(s, wait) {
+	switch opened.Take(s, Path(path), wait) {
 	case SlotHeld:
-		s.delivered.Store(true)
 		return &s.hold, nil
 	case SlotWaiting:
 		return c.awaitPlain(ctx, op, s)
@@ -71,23 +74,23 @@ func (c *Client) takePlain(ctx context.Context, op, path string, wait bool) (*Ho
 
 // awaitPlain waits until s is held.
 func (c *Client) awaitPlain(ctx context.Context, op string, s *Slot) (*Hold, error) {
+	w := s.Wait
 	if ending := ctx.Done(); ending == nil {
-		<-s.Ready
+		<-w.Ready
 	} else {
 		select {
-		case <-s.Ready:
+		case <-w.Ready:
 		case <-ending:
 		}
 	}
 	if ctx.Err() != nil {
-		if s.Of.Give(s) != SlotMoved {
+		if s.Owner.Slots.Give(s) != SlotMoved {
 			cl := c.newClaim(op)
-			cl.path = s.Path
+			cl.path = s.Path()
 			return nil, cl.gaveUp(ctx)
 		}
 	} else {
-		c.readyRoom.Put(s.Ready) // it has received, and receives once
-		s.delivered.Store(true)
+		w.Received.Store(true)
 		if s.State() != SlotMoved {
 			return &s.hold, nil
 		}
@@ -103,14 +106,14 @@ func (c *Client) awaitPlain(ctx context.Context, op string, s *Slot) (*Hold, err
 func (c *Client) slotMoved(s *Slot, st Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cl := &claim{client: c, op: "lock", id: s.ID, path: s.Path, sent: true, answered: true}
-	cl.inline[0] = Target{Path: s.Path, Mode: ModeExclusive}
+	cl := &claim{client: c, op: "lock", id: s.ID, path: s.Path(), sent: true, answered: true}
+	cl.inline[0] = Target{Path: s.Path(), Mode: ModeExclusive}
 	cl.want = Want{ID: s.ID, Targets: cl.inline[:1], Wait: Forever, Label: c.session.Label}
 	cl.first = &s.hold
 	cl.epoch, cl.known, cl.status = c.epoch, true, st
 	cl.phase = inLine
 	if st.State == Held {
-		cl.phase, cl.live, cl.delivered = granted, 1, s.delivered.Load()
+		cl.phase, cl.live, cl.delivered = granted, 1, s.delivered()
 	}
 	s.hold.claim = cl
 	c.claims[cl.id] = cl
@@ -122,18 +125,18 @@ func (h *Hold) full() *claim {
 	if s == nil {
 		return h.claim
 	}
-	c := s.client
+	c := s.Owner.client
 	c.mu.Lock()
 	cl := h.claim
 	c.mu.Unlock()
 	if cl != nil {
 		return cl
 	}
-	s.Of.Move(s)
+	s.Owner.Slots.Move(s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h.claim == nil { // it was released in its slot
-		h.claim = &claim{client: c, op: "lock", id: s.ID, path: s.Path, phase: over, first: h}
+		h.claim = &claim{client: c, op: "lock", id: s.ID, path: s.Path(), phase: over, first: h}
 		h.claim.status = Status{Fence: s.Fence, Grants: s.grants()}
 		h.state = handleReleased
 	}
@@ -141,12 +144,14 @@ func (h *Hold) full() *claim {
 }
 
 // grants returns what the claim of s is granted.
-func (s *Slot) grants() []Grant { return []Grant{{Target: Target{Path: s.Path, Mode: ModeExclusive}}} }
+func (s *Slot) grants() []Grant {
+	return []Grant{{Target: Target{Path: s.Path(), Mode: ModeExclusive}}}
+}
 
 // client returns the client of the handle.
 func (h *Hold) client() *Client {
 	if h.slot != nil {
-		return h.slot.client
+		return h.slot.Owner.client
 	}
 	return h.claim.client
 }
@@ -162,5 +167,5 @@ func (h *Hold) plain() (over, plain bool) {
 
 // released returns the error of a plain lock that was released.
 func (s *Slot) released(op string) *Error {
-	return &Error{Op: op, Path: s.Path, Err: ErrNotHeld, Reason: Released}
+	return &Error{Op: op, Path: s.Path(), Err: ErrNotHeld, Reason: Released}
 }

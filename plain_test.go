@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
@@ -26,9 +27,8 @@ type withCount struct {
 	taken *atomic.Int64
 }
 
-func (e withCount) OpenSlots(k lockkeeper.Key, l lockkeeper.Label,
-	moved func(*lockkeeper.Slot, lockkeeper.Status)) lockkeeper.Slots {
-	return countedSlots{e.Engine.(lockkeeper.SlotGranter).OpenSlots(k, l, moved), e.taken}
+func (e withCount) OpenSlots(k lockkeeper.Key, l lockkeeper.Label, o *lockkeeper.SlotOwner) lockkeeper.Slots {
+	return countedSlots{e.Engine.(lockkeeper.SlotGranter).OpenSlots(k, l, o), e.taken}
 }
 
 type countedSlots struct {
@@ -36,8 +36,8 @@ type countedSlots struct {
 	taken *atomic.Int64
 }
 
-func (s countedSlots) Take(slot *lockkeeper.Slot, wait bool) lockkeeper.SlotState {
-	state := s.Slots.Take(slot, wait)
+func (s countedSlots) Take(slot *lockkeeper.Slot, path lockkeeper.Path, wait bool) lockkeeper.SlotState {
+	state := s.Slots.Take(slot, path, wait)
 	if state != lockkeeper.SlotEmpty {
 		s.taken.Add(1)
 	}
@@ -439,10 +439,9 @@ type whileOpening struct {
 	claims *atomic.Int64 // calls of Claim
 }
 
-func (e whileOpening) OpenSlots(k lockkeeper.Key, l lockkeeper.Label,
-	moved func(*lockkeeper.Slot, lockkeeper.Status)) lockkeeper.Slots {
+func (e whileOpening) OpenSlots(k lockkeeper.Key, l lockkeeper.Label, o *lockkeeper.SlotOwner) lockkeeper.Slots {
 	e.do()
-	return e.Engine.(lockkeeper.SlotGranter).OpenSlots(k, l, moved)
+	return e.Engine.(lockkeeper.SlotGranter).OpenSlots(k, l, o)
 }
 
 func (e whileOpening) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
@@ -476,4 +475,23 @@ func TestLocksBesideTheFirstHaveSlots(t *testing.T) {
 			t.Errorf("%d locks were claims of the table", n)
 		}
 	})
+}
+
+// TestSlotIsSmall keeps the only thing that a plain lock allocates in its size class.
+func TestSlotIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(lockkeeper.Slot{}); size > 128 {
+		t.Errorf("a slot has %d bytes", size)
+	}
+	c := lockkeeper.New(memlock.New())
+	defer c.Close()
+	pair := func() {
+		h, err := c.Lock(background, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Release(background)
+	}
+	if n := testing.AllocsPerRun(100, pair); n > 1 {
+		t.Errorf("a lock allocates %v times", n)
+	}
 }

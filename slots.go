@@ -16,24 +16,35 @@ import (
 // apply to it.
 type SlotGranter interface {
 	// OpenSlots returns the slots of the session that is open under the key k, until it is left or
-	// taken over; nil if the engine keeps none for it. Its claims have the label l. The engine calls
-	// moved for each claim that it moves out of its slot, with its status then: after the move, before
-	// it notifies the session of a change of that claim, and before the slot's Ready receives.
-	// moved must return quickly, and must not call the engine, whose mutex is locked meanwhile.
-	OpenSlots(k Key, l Label, moved func(*Slot, Status)) Slots
+	// taken over; nil if the engine keeps none for it. Its claims have the label l. The owner o is new:
+	// it is that of these slots alone.
+	OpenSlots(k Key, l Label, o *SlotOwner) Slots
+}
+
+// A SlotOwner is the client to whose session slots belong.
+type SlotOwner struct {
+	// Moved is called by the engine for each claim that it moves out of its slot, with its status
+	// then: after the move, before the engine notifies the session of a change of that claim, and
+	// before Ready of the wait receives. Moved returns quickly, and must not call the engine, whose
+	// mutex is locked meanwhile.
+	Moved func(*Slot, Status)
+	// Slots are the slots. OpenSlots sets it.
+	Slots Slots
+
+	client *Client
 }
 
 // Slots are the plain claims of one session of a [SlotGranter]. Its methods are safe for concurrent
 // use. None of them waits for a lock.
 type Slots interface {
-	// Take makes the claim that s describes, and returns SlotHeld or SlotWaiting. It returns SlotEmpty
-	// if the engine has done nothing, because the claim meets one that is in no slot, or would have to
-	// wait and wait is not set: the caller calls Engine.Claim, with another id. A slot is taken once.
-	Take(s *Slot, wait bool) SlotState
+	// Take claims the path in s, which is a new slot, and returns SlotHeld or SlotWaiting. It returns
+	// SlotEmpty if the engine has done nothing, because the claim meets one that is in no slot, or
+	// would have to wait and wait is not set: the caller calls Engine.Claim, with another id.
+	Take(s *Slot, path Path, wait bool) SlotState
 	// Give ends the claim in s: it releases a hold, or cancels a wait. It returns the state that the
 	// slot had before. If that is SlotOver or SlotMoved, Give has done nothing.
 	Give(s *Slot) SlotState
-	// Move moves the claim out of s, if it is there. After that s is SlotMoved or SlotOver, and moved
+	// Move moves the claim out of s, if it is there. After that s is SlotMoved or SlotOver, and Moved
 	// has returned.
 	Move(s *Slot)
 	// Close moves all claims out of their slots. No slot can be taken any more.
@@ -57,46 +68,57 @@ const (
 )
 
 // A Slot has one plain claim, once. It is never used for another one, so a use of it after the end of
-// the claim does nothing to others.
+// the claim does nothing to others. It has 128 bytes, with the Hold: a pair of a lock and its release
+// allocates nothing else.
 type Slot struct {
-	// Path and ID are those of the claim. The caller sets them before Take. ID follows the rules of
-	// [Want].ID.
-	Path Path
-	ID   uint64
-	// Ready receives one value when the wait in this slot is over: the state is SlotHeld or SlotMoved
-	// then. It receives nothing if Give cancels the wait. The engine makes it before a wait.
-	Ready chan struct{}
+	// ID is that of the claim, by the rules of [Want].ID. The caller sets it and Owner before Take.
+	ID    uint64
+	Owner *SlotOwner
+	// Wait is there while the claim waits, and until its wait is over. Take sets it.
+	Wait *SlotWait
 	// Fence is the number of the grant (R13). It does not change while the state is SlotHeld.
 	Fence uint64
-
-	state atomic.Uint32
 
 	// Of the engine, guarded by its mutex.
 	Ticket      uint64        // of the claim (R4)
 	Since       time.Duration // when it was granted; of a waiting claim, when it came
-	Of          Slots         // by which it was taken
-	Place       any           // where the claim is
-	Prev, Next  *Slot         // in line
+	Place       *SlotPlace    // where the claim is, or was: it does not change after Take
 	Left, Right *Slot         // of the session
 
-	client    *Client
-	delivered atomic.Bool // the caller of the client has the hold
-	hold      Hold
+	hold Hold
 }
+
+// A SlotPlace is a path with slots.
+type SlotPlace struct {
+	Path Path
+	Node any // of the engine
+}
+
+// A SlotWait is the part of a Slot that a claim needs only while it waits. The engine may use it again
+// after the slot has been given back, if the waiter has set Received, or was cancelled.
+type SlotWait struct {
+	// Ready receives one value when the wait is over: the state is SlotHeld or SlotMoved then. It
+	// receives nothing if Give cancels the wait. It has room for its one value, so the engine never
+	// waits when it sends it.
+	Ready chan struct{}
+	// Received is set by the waiter when it has received from Ready and keeps what it got.
+	Received atomic.Bool
+
+	Prev, Next *Slot // in line; of the engine, guarded by its mutex
+}
+
+// Path returns the path of a slot that was taken.
+func (s *Slot) Path() Path { return s.Place.Path }
 
 // State returns the state.
-func (s *Slot) State() SlotState { return SlotState(s.state.Load()) }
+func (s *Slot) State() SlotState { return SlotState(atomic.LoadUint32(&s.hold.inSlot)) }
 
 // SetState is for the engine, which calls it with its mutex locked.
-func (s *Slot) SetState(to SlotState) { s.state.Store(uint32(to)) }
+func (s *Slot) SetState(to SlotState) { atomic.StoreUint32(&s.hold.inSlot, uint32(to)) }
 
-// MakeReady is for the engine, which calls it before a wait. Ready has room for its one value, so the
-// engine never waits when it sends it.
-func (s *Slot) MakeReady() {
-	if s.client != nil {
-		s.Ready, _ = s.client.readyRoom.Get().(chan struct{})
-	}
-	if s.Ready == nil {
-		s.Ready = make(chan struct{}, 1)
-	}
-}
+// Begin sets the first state, within Take. Nobody else knows the slot before Take returns but the
+// engine, by its mutex, so this store need not be atomic.
+func (s *Slot) Begin(as SlotState) { s.hold.inSlot = uint32(as) }
+
+// delivered reports whether the caller of the client has the hold, or certainly gets it.
+func (s *Slot) delivered() bool { return s.Wait == nil || s.Wait.Received.Load() }

@@ -78,7 +78,7 @@ func (k *Keeper) moveRef(ref lockkeeper.Ref) {
 	walked := 0
 	for s := ss.first; s != nil; s = s.Right {
 		if s.ID == ref.ID {
-			k.moveSlots(s.Place.(*slotNode))
+			k.moveSlots(nodeOf(s))
 			return
 		}
 		if walked++; walked == mostWalked {
@@ -93,7 +93,7 @@ func (k *Keeper) moveSession(id string) {
 	if ss := k.slots.sessions[id]; ss != nil {
 		var ns []*slotNode
 		for s := ss.first; s != nil; s = s.Right {
-			ns = append(ns, s.Place.(*slotNode))
+			ns = append(ns, nodeOf(s))
 		}
 		k.moveSlots(ns...)
 	}
@@ -125,7 +125,7 @@ func (k *Keeper) moveMeeting(path lockkeeper.Path) {
 	ns := []*slotNode{n}
 	if n.below > 0 {
 		for _, m := range k.slots.nodes { // order does not matter: Load sorts
-			if m != n && m.holder != nil && path.Covers(m.path) {
+			if m != n && m.holder != nil && path.Covers(m.Path) {
 				ns = append(ns, m)
 			}
 		}
@@ -151,13 +151,13 @@ func (k *Keeper) moveSlots(ns ...*slotNode) {
 	var all []*lockkeeper.Slot
 	for _, n := range ns {
 		if n.lasts.changed {
-			snap.HoldTimes = append(snap.HoldTimes, n.lasts.record(n.path))
+			snap.HoldTimes = append(snap.HoldTimes, n.lasts.record(n.Path))
 		}
 		if n.holder == nil {
 			continue
 		}
 		all = append(all, n.holder)
-		for s := n.head; s != nil; s = s.Next {
+		for s := n.head; s != nil; s = s.Wait.Next {
 			all = append(all, s)
 		}
 		n.holder, n.head, n.tail = nil, nil, nil
@@ -186,22 +186,27 @@ func (k *Keeper) moveSlots(ns ...*slotNode) {
 
 // leaveSlot tells the owner of s that its claim is in the table now.
 func (k *Keeper) leaveSlot(s *lockkeeper.Slot) {
-	ss, was := s.Of.(*slotSession), s.State()
+	ss, was := sessionOf(s), s.State()
 	ss.unlink(s)
-	s.Place, s.Prev, s.Next = nil, nil, nil
+	if s.Wait != nil {
+		s.Wait.Prev, s.Wait.Next = nil, nil
+	}
 	s.SetState(lockkeeper.SlotMoved)
 	st, _ := k.table.Status(lockkeeper.Ref{Session: ss.id, ID: s.ID})
 	st.Age = max(st.Age, 0) // the table's time may be that of its latest step
-	ss.moved(s, st)
+	ss.owner.Moved(s, st)
 	if was == lockkeeper.SlotWaiting {
-		s.Ready <- struct{}{}
+		s.Wait.Ready <- struct{}{}
 	}
 }
 
+// sessionOf returns the session of a slot.
+func sessionOf(s *lockkeeper.Slot) *slotSession { return s.Owner.Slots.(*slotSession) }
+
 // recordOf returns the claim of s as the table records it.
 func (k *Keeper) recordOf(s *lockkeeper.Slot) table.ClaimRecord {
-	ss := s.Of.(*slotSession)
-	target := lockkeeper.Target{Path: s.Path, Mode: lockkeeper.ModeExclusive}
+	ss := sessionOf(s)
+	target := lockkeeper.Target{Path: s.Path(), Mode: lockkeeper.ModeExclusive}
 	r := table.ClaimRecord{
 		Ref:   lockkeeper.Ref{Session: ss.id, ID: s.ID},
 		State: lockkeeper.Waiting,

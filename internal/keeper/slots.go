@@ -39,24 +39,26 @@ type slots struct {
 	held     int                           // nodes with a holder
 	sweepAt  int                           // number of nodes at which idle ones are dropped
 	shyness  int                           // a moved path's slotNode.shy
+	waits    []*lockkeeper.SlotWait        // to be used again: mostWaits at most
 }
 
 // A slotNode is a path that a slot has or had, or an ancestor of one.
 type slotNode struct {
-	path       lockkeeper.Path
-	parent     *slotNode
-	below      int              // held paths below it
-	holder     *lockkeeper.Slot // nil: nobody waits either
-	head, tail *lockkeeper.Slot // waiters, in the order of R4: one priority, so by ticket
-	looked     uint64           // slots.version at which the table had nothing that meets the path
-	shy        int              // so many claims of the path go to the table before one may have a slot
-	lasts      holdTime
+	lockkeeper.SlotPlace // Node is this one
+	parent               *slotNode
+	below                int              // held paths below it
+	holder               *lockkeeper.Slot // nil: nobody waits either
+	head, tail           *lockkeeper.Slot // waiters, in the order of R4: one priority, so by ticket
+	looked               uint64           // slots.version at which the table had nothing that meets the path
+	shy                  int              // so many claims of the path go to the table before one may have a slot
+	lasts                holdTime
 }
 
 const (
 	shyness    = 32      // so many claims of a moved path go to the table although it is unused there
 	mostIdle   = 1024    // nodes without a claim that are kept in any case
 	mostSlots  = 1 << 20 // claims in slots; a session can have so many beyond table.MaxClaims
+	mostWaits  = 64      // waits that are kept for the next waiters
 	mostWalked = 64      // slots of a session in which one is searched, before all of them are moved
 )
 
@@ -66,7 +68,7 @@ type slotSession struct {
 	id      string
 	epoch   uint64
 	label   lockkeeper.Label
-	moved   func(*lockkeeper.Slot, lockkeeper.Status)
+	owner   *lockkeeper.SlotOwner
 	open    bool
 	first   *lockkeeper.Slot // the latest of its slots
 	highest uint64           // highest id that had a slot
@@ -75,8 +77,7 @@ type slotSession struct {
 
 // OpenSlots implements lockkeeper.SlotGranter. A session that can expire gets no slots: its renewals
 // would have to say what they keep alive.
-func (k *Keeper) OpenSlots(key lockkeeper.Key, l lockkeeper.Label,
-	moved func(*lockkeeper.Slot, lockkeeper.Status)) lockkeeper.Slots {
+func (k *Keeper) OpenSlots(key lockkeeper.Key, l lockkeeper.Label, o *lockkeeper.SlotOwner) lockkeeper.Slots {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.log != nil || k.closed || !k.table.Endless(key) {
@@ -88,7 +89,8 @@ func (k *Keeper) OpenSlots(key lockkeeper.Key, l lockkeeper.Label,
 		k.slots.sweepAt, k.slots.version, k.slots.shyness = mostIdle, 1, shyness
 	}
 	k.closeSlots(key.Session)
-	ss := &slotSession{keeper: k, id: key.Session, epoch: key.Epoch, label: l, moved: moved, open: true}
+	ss := &slotSession{keeper: k, id: key.Session, epoch: key.Epoch, label: l, owner: o, open: true}
+	o.Slots = ss
 	if k.table.Claims(key.Session) > 0 {
 		ss.claimed = math.MaxUint64
 	}
@@ -97,25 +99,25 @@ func (k *Keeper) OpenSlots(key lockkeeper.Key, l lockkeeper.Label,
 }
 
 // Take implements lockkeeper.Slots.
-func (ss *slotSession) Take(s *lockkeeper.Slot, wait bool) lockkeeper.SlotState {
+func (ss *slotSession) Take(s *lockkeeper.Slot, path lockkeeper.Path, wait bool) lockkeeper.SlotState {
 	k := ss.keeper
 	k.mu.Lock()
-	state := k.takeSlot(ss, s, wait)
+	state := k.takeSlot(ss, s, path, wait)
 	k.mu.Unlock()
 	return state
 }
 
 // takeSlot is Take with the mutex locked.
-func (k *Keeper) takeSlot(ss *slotSession, s *lockkeeper.Slot, wait bool) lockkeeper.SlotState {
+func (k *Keeper) takeSlot(ss *slotSession, s *lockkeeper.Slot, path lockkeeper.Path, wait bool) lockkeeper.SlotState {
 	if !ss.open || k.watchers.Len() > 0 || k.slots.live >= mostSlots {
 		return lockkeeper.SlotEmpty
 	}
-	n := k.slots.nodes[s.Path]
+	n := k.slots.nodes[path]
 	if n == nil {
-		if !s.Path.Valid() {
+		if !path.Valid() {
 			return lockkeeper.SlotEmpty
 		}
-		n = k.slotNode(s.Path)
+		n = k.slotNode(path)
 	}
 	ref := lockkeeper.Ref{Session: ss.id, ID: s.ID}
 	if n.looked != k.slots.version && !k.lookAgain(n) || n.holder != nil && !wait || k.table.Enclosing(ref) ||
@@ -129,33 +131,42 @@ func (k *Keeper) takeSlot(ss *slotSession, s *lockkeeper.Slot, wait bool) lockke
 		}
 		state = lockkeeper.SlotHeld
 	}
-	s.Of, s.Place = ss, n
+	s.Place = &n.SlotPlace
 	s.Ticket, s.Since = k.table.DrawTicket(), k.clock()
 	k.slots.live++
 	ss.link(s)
 	if state == lockkeeper.SlotHeld {
 		n.occupy(1)
 		k.slots.held++
-		k.grantSlot(n, s)
+		n.holder, s.Fence = s, k.table.DrawFence()
 	} else {
-		s.MakeReady()
-		s.Prev = n.tail
-		if n.tail == nil {
-			n.head = s
-		} else {
-			n.tail.Next = s
-		}
-		n.tail = s
-		s.SetState(lockkeeper.SlotWaiting)
+		s.Wait = k.makeWait()
+		n.queue(s)
 	}
+	s.Begin(state)
 	return state
 }
 
-// grantSlot makes s the holder of n.
-func (k *Keeper) grantSlot(n *slotNode, s *lockkeeper.Slot) {
-	s.Fence = k.table.DrawFence()
-	n.holder = s
-	s.SetState(lockkeeper.SlotHeld)
+// makeWait returns a wait that nobody uses.
+func (k *Keeper) makeWait() *lockkeeper.SlotWait {
+	last := len(k.slots.waits) - 1
+	if last < 0 {
+		return &lockkeeper.SlotWait{Ready: make(chan struct{}, 1)}
+	}
+	w := k.slots.waits[last]
+	k.slots.waits = k.slots.waits[:last]
+	return w
+}
+
+// endWait takes the wait from s, whose claim ends in the state was. The wait is used again if its
+// Ready receives nothing any more.
+func (k *Keeper) endWait(s *lockkeeper.Slot, was lockkeeper.SlotState) {
+	w := s.Wait
+	s.Wait = nil
+	if (was == lockkeeper.SlotWaiting || w.Received.Load()) && len(k.slots.waits) < mostWaits {
+		w.Received.Store(false)
+		k.slots.waits = append(k.slots.waits, w)
+	}
 }
 
 // Give implements lockkeeper.Slots.
@@ -168,18 +179,20 @@ func (ss *slotSession) Give(s *lockkeeper.Slot) lockkeeper.SlotState {
 	case lockkeeper.SlotHeld:
 		next = k.releaseSlot(s)
 	case lockkeeper.SlotWaiting:
-		s.Place.(*slotNode).unqueue(s)
+		nodeOf(s).unqueue(s)
 	default:
 		k.mu.Unlock()
 		return was
 	}
 	k.slots.live--
 	ss.unlink(s)
-	s.Place = nil
+	if s.Wait != nil {
+		k.endWait(s, was)
+	}
 	s.SetState(lockkeeper.SlotOver)
 	var ready chan struct{}
 	if next != nil {
-		ready = next.Ready
+		ready = next.Wait.Ready
 	}
 	k.mu.Unlock()
 	if next != nil {
@@ -191,8 +204,8 @@ func (ss *slotSession) Give(s *lockkeeper.Slot) lockkeeper.SlotState {
 // releaseSlot ends the hold of s, and grants the path to the first in line: its owner must then be
 // told. It returns nil if nobody waits.
 func (k *Keeper) releaseSlot(s *lockkeeper.Slot) (next *lockkeeper.Slot) {
-	n, now := s.Place.(*slotNode), k.clock()
-	n.lasts.add(k.table, n.path, now-s.Since, now)
+	n, now := nodeOf(s), k.clock()
+	n.lasts.add(k.table, n.Path, now-s.Since, now)
 	next = n.head
 	if next == nil {
 		n.holder = nil
@@ -202,7 +215,8 @@ func (k *Keeper) releaseSlot(s *lockkeeper.Slot) (next *lockkeeper.Slot) {
 	}
 	n.unqueue(next)
 	next.Since = now
-	k.grantSlot(n, next)
+	n.holder, next.Fence = next, k.table.DrawFence()
+	next.SetState(lockkeeper.SlotHeld)
 	return next
 }
 
@@ -211,8 +225,9 @@ func (ss *slotSession) Move(s *lockkeeper.Slot) {
 	k := ss.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if n, in := s.Place.(*slotNode); in {
-		k.moveSlots(n)
+	switch s.State() {
+	case lockkeeper.SlotHeld, lockkeeper.SlotWaiting:
+		k.moveSlots(nodeOf(s))
 	}
 }
 
@@ -269,25 +284,40 @@ func (n *slotNode) occupy(by int) {
 	}
 }
 
+// nodeOf returns the node of a slot that was taken.
+func nodeOf(s *lockkeeper.Slot) *slotNode { return s.Place.Node.(*slotNode) }
+
+// queue puts s at the end of the line of n.
+func (n *slotNode) queue(s *lockkeeper.Slot) {
+	s.Wait.Prev = n.tail
+	if n.tail == nil {
+		n.head = s
+	} else {
+		n.tail.Wait.Next = s
+	}
+	n.tail = s
+}
+
 // unqueue takes s out of the line of n.
 func (n *slotNode) unqueue(s *lockkeeper.Slot) {
-	if s.Prev == nil {
-		n.head = s.Next
+	w := s.Wait
+	if w.Prev == nil {
+		n.head = w.Next
 	} else {
-		s.Prev.Next = s.Next
+		w.Prev.Wait.Next = w.Next
 	}
-	if s.Next == nil {
-		n.tail = s.Prev
+	if w.Next == nil {
+		n.tail = w.Prev
 	} else {
-		s.Next.Prev = s.Prev
+		w.Next.Wait.Prev = w.Prev
 	}
-	s.Prev, s.Next = nil, nil
+	w.Prev, w.Next = nil, nil
 }
 
 // lookAgain reports whether a claim of n's path may have a slot, because the table has nothing that
 // meets it.
 func (k *Keeper) lookAgain(n *slotNode) bool {
-	if !k.table.Unused(n.path) {
+	if !k.table.Unused(n.Path) {
 		return false
 	}
 	if n.shy > 0 {
@@ -313,7 +343,8 @@ func (k *Keeper) slotNode(path lockkeeper.Path) *slotNode {
 func (k *Keeper) childNode(parent *slotNode, path lockkeeper.Path) *slotNode {
 	n := k.slots.nodes[path]
 	if n == nil {
-		n = &slotNode{path: path, parent: parent}
+		n = &slotNode{parent: parent}
+		n.Path, n.Node = path, n
 		k.slots.nodes[path] = n
 	}
 	return n

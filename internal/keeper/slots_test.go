@@ -60,6 +60,7 @@ type slotPair struct {
 	keepers [2]*Keeper
 	keys    map[string][2]lockkeeper.Key
 	slotsOf map[string]lockkeeper.Slots
+	owners  map[string]*lockkeeper.SlotOwner
 	slots   map[lockkeeper.Ref]*lockkeeper.Slot // those that were taken and not given back
 	live    []lockkeeper.Ref
 	ended   [2]map[lockkeeper.Ref]lockkeeper.Reason
@@ -77,7 +78,8 @@ var (
 
 func newSlotPair(t *testing.T, seed uint64) *slotPair {
 	p := &slotPair{t: t, rand: rand.New(rand.NewPCG(seed, 1)), keys: make(map[string][2]lockkeeper.Key),
-		slotsOf: make(map[string]lockkeeper.Slots), slots: make(map[lockkeeper.Ref]*lockkeeper.Slot)}
+		slotsOf: make(map[string]lockkeeper.Slots),
+		owners:  make(map[string]*lockkeeper.SlotOwner), slots: make(map[lockkeeper.Ref]*lockkeeper.Slot)}
 	start := time.Now()
 	for i := range p.keepers {
 		p.keepers[i] = New(lockkeeper.Guarantees{Features: lockkeeper.TableFeatures, NoExpiry: true, Prompt: true},
@@ -119,12 +121,13 @@ func (p *slotPair) attach(id string, named []uint64) {
 	}
 	p.keys[id] = keys
 	p.same("leases", unnumbered(leases[0].Claims), unnumbered(leases[1].Claims))
-	p.slotsOf[id] = p.keepers[0].OpenSlots(keys[0], lockkeeper.Label{}, func(s *lockkeeper.Slot, st lockkeeper.Status) {
+	p.owners[id] = &lockkeeper.SlotOwner{Moved: func(s *lockkeeper.Slot, st lockkeeper.Status) {
 		p.moved++
 		if st.Fence != s.Fence || st.Ticket != s.Ticket || st.Ref.ID != s.ID {
 			p.t.Errorf("slot %d became %+v", s.ID, st)
 		}
-	})
+	}}
+	p.slotsOf[id] = p.keepers[0].OpenSlots(keys[0], lockkeeper.Label{}, p.owners[id])
 	if p.keepers[0].slots.shyness = p.rand.IntN(3); p.slotsOf[id] == nil != (id == "leased") {
 		p.t.Errorf("session %s has slots: %v", id, p.slotsOf[id] != nil)
 	}
@@ -192,9 +195,9 @@ func (p *slotPair) plain() {
 	}
 	ref := lockkeeper.Ref{Session: p.owner(), ID: w.ID}
 	if of := p.slotsOf[ref.Session]; of != nil {
-		s := &lockkeeper.Slot{Path: w.Targets[0].Path, ID: w.ID}
-		if state := of.Take(s, w.Wait != 0); state != lockkeeper.SlotEmpty {
-			p.logf("%s takes a slot of %s: %d", ref, s.Path, state)
+		s := &lockkeeper.Slot{ID: w.ID, Owner: p.owners[ref.Session]}
+		if state := of.Take(s, w.Targets[0].Path, w.Wait != 0); state != lockkeeper.SlotEmpty {
+			p.logf("%s takes a slot of %s: %d", ref, s.Path(), state)
 			p.inSlots++
 			p.slots[ref] = s
 			p.live = append(p.live, ref)
@@ -267,13 +270,13 @@ func (p *slotPair) release() {
 	ref := p.claimed()
 	e := lockkeeper.Ending{Kind: lockkeeper.Release, ID: ref.ID}
 	if s := p.slots[ref]; s != nil && p.rand.IntN(10) > 0 {
-		was := s.Of.Give(s)
+		was := s.Owner.Slots.Give(s)
 		if p.logf("%s gives its slot back: %d", ref, was); was != lockkeeper.SlotMoved {
 			if err := p.keepers[1].End(context.Background(), p.keys[ref.Session][1], e); err != nil {
 				p.t.Errorf("%s was in a slot: %v", ref, err)
 			}
 			delete(p.slots, ref)
-			if again := s.Of.Give(s); again != lockkeeper.SlotOver {
+			if again := s.Owner.Slots.Give(s); again != lockkeeper.SlotOver {
 				p.t.Errorf("given twice: %d", again)
 			}
 			return
@@ -430,17 +433,19 @@ func liveStatus(k *Keeper, ref lockkeeper.Ref) lockkeeper.Status {
 	return st
 }
 
-// ready checks that a waiter in a slot hears once that its wait is over.
+// ready checks that a waiter in a slot hears once that its wait is over. Some waiters do not listen
+// for a while, and may be given back before they do.
 func (p *slotPair) ready(s *lockkeeper.Slot) {
-	if s.Ready == nil {
+	w := s.Wait
+	if w == nil || w.Received.Load() || p.rand.IntN(4) == 0 {
 		return
 	}
 	select {
-	case <-s.Ready:
+	case <-w.Ready:
 		if s.State() == lockkeeper.SlotWaiting {
 			p.t.Errorf("slot %d still waits, but is ready", s.ID)
 		}
-		s.Ready = nil
+		w.Received.Store(true)
 	default:
 		if s.State() != lockkeeper.SlotWaiting {
 			p.t.Errorf("slot %d is not ready in state %d", s.ID, s.State())
@@ -476,7 +481,7 @@ func checkSlots(t *testing.T, k *Keeper) {
 		if n.meets() || !k.table.Unused(path) {
 			t.Errorf("%s is held in a slot, and something else meets it", path)
 		}
-		for s := n.head; s != nil; s = s.Next {
+		for s := n.head; s != nil; s = s.Wait.Next {
 			live++
 			if s.State() != lockkeeper.SlotWaiting {
 				t.Errorf("%s: slot %d is in line in state %d", path, s.ID, s.State())
