@@ -7,9 +7,10 @@ import (
 
 // A SlotGranter is an [Engine] in the process of its callers that keeps plain claims apart from all
 // others, each in a [Slot] of the caller. That is faster, and changes nothing else: grants, their
-// order, fences, ends and reasons are as if all claims were made by Engine.Claim. A plain claim is an
-// exclusive claim of one path, of priority 0, that waits without a bound or not at all, is made inside
-// no other one, steals nothing, announces nothing and has no longest hold. Its session never expires.
+// order, fences, ends and reasons are as if all claims were made by Engine.Claim. An estimate of hold
+// times (R17) may count some of many holds only. A plain claim is an exclusive claim of one path, of
+// priority 0, that waits without a bound or not at all, is made inside no other one, steals nothing,
+// announces nothing and has no longest hold. Its session never expires.
 //
 // The engine moves a claim out of its slot whenever anything else may meet or see it. From then on it
 // is a claim like any other, with the same id, fence and place in line, and all methods of Engine

@@ -230,7 +230,19 @@ type holdTime struct {
 	at      time.Duration
 	known   bool // lasts is the table's, or there is none
 	there   bool
-	changed bool // the table does not have it
+	changed bool   // the table does not have it
+	seen    uint32 // holds that ended while nobody waited for the path
+}
+
+// To count a hold the keeper reads the clock, a tenth of a free lock's time. So of the holds of a path
+// that end while nobody waits, the first countAll count, since the table had the estimate, and then
+// one of each countOneOf. The estimate moves by a quarter of the difference each time, as always.
+const countAll, countOneOf = 64, 8
+
+// due reports whether a hold counts that ends while nobody waits for its path.
+func (h *holdTime) due() bool {
+	h.seen++
+	return h.seen <= countAll || h.seen%countOneOf == 0
 }
 
 // add counts one more hold, which ended at now.
@@ -254,14 +266,17 @@ func (h *holdTime) record(path lockkeeper.Path) table.HoldTimeRecord {
 	return r
 }
 
-// flushHoldTimes gives the table the estimates of some paths.
+// flushHoldTimes gives the table the estimates of some paths. The time of the table is that of its
+// latest step, so an estimate may not be from later.
 func (k *Keeper) flushHoldTimes(paths []lockkeeper.Path) {
 	if len(paths) == 0 {
 		return
 	}
 	snap := table.Snapshot{Counters: k.table.Counters()}
 	for _, path := range paths {
-		snap.HoldTimes = append(snap.HoldTimes, k.slots.nodes[path].lasts.record(path))
+		r := k.slots.nodes[path].lasts.record(path)
+		r.At = min(r.At, snap.Counters.Now)
+		snap.HoldTimes = append(snap.HoldTimes, r)
 	}
 	if err := k.table.Load(snap); err != nil {
 		panic("keeper: a hold time does not fit into the table: " + err.Error())

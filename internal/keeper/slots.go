@@ -33,6 +33,7 @@ import (
 // for a while, so that a mixed use does not move to and fro.
 type slots struct {
 	nodes    map[lockkeeper.Path]*slotNode // with every ancestor of a node
+	last     *slotNode                     // in nodes: the one that was looked up last; or nil
 	sessions map[string]*slotSession       // those with slots, by id
 	version  uint64                        // rises with every change that may make a path used in the table
 	live     int                           // claims in slots
@@ -112,12 +113,15 @@ func (k *Keeper) takeSlot(ss *slotSession, s *lockkeeper.Slot, path lockkeeper.P
 	if !ss.open || k.watchers.Len() > 0 || k.slots.live >= mostSlots {
 		return lockkeeper.SlotEmpty
 	}
-	n := k.slots.nodes[path]
-	if n == nil {
-		if !path.Valid() {
-			return lockkeeper.SlotEmpty
+	n := k.slots.last
+	if n == nil || n.Path != path {
+		if n = k.slots.nodes[path]; n == nil {
+			if !path.Valid() {
+				return lockkeeper.SlotEmpty
+			}
+			n = k.slotNode(path)
 		}
-		n = k.slotNode(path)
+		k.slots.last = n
 	}
 	ref := lockkeeper.Ref{Session: ss.id, ID: s.ID}
 	if n.looked != k.slots.version && !k.lookAgain(n) || n.holder != nil && !wait || k.table.Enclosing(ref) ||
@@ -204,15 +208,20 @@ func (ss *slotSession) Give(s *lockkeeper.Slot) lockkeeper.SlotState {
 // releaseSlot ends the hold of s, and grants the path to the first in line: its owner must then be
 // told. It returns nil if nobody waits.
 func (k *Keeper) releaseSlot(s *lockkeeper.Slot) (next *lockkeeper.Slot) {
-	n, now := nodeOf(s), k.clock()
-	n.lasts.add(k.table, n.Path, now-s.Since, now)
+	n := nodeOf(s)
 	next = n.head
 	if next == nil {
+		if n.lasts.due() {
+			now := k.clock()
+			n.lasts.add(k.table, n.Path, now-s.Since, now)
+		}
 		n.holder = nil
 		n.occupy(-1)
 		k.slots.held--
 		return nil
 	}
+	now := k.clock()
+	n.lasts.add(k.table, n.Path, now-s.Since, now)
 	n.unqueue(next)
 	next.Since = now
 	n.holder, next.Fence = next, k.table.DrawFence()
@@ -362,6 +371,7 @@ func (k *Keeper) sweepNodes() {
 		}
 	}
 	k.flushHoldTimes(flush)
+	k.slots.last = nil
 	for path, n := range k.slots.nodes { // order does not matter: all of them
 		if n.holder == nil && n.below == 0 {
 			delete(k.slots.nodes, path)

@@ -56,6 +56,7 @@ func TestSlotsAreTheTable(t *testing.T) {
 type slotPair struct {
 	t       *testing.T
 	rand    *rand.Rand
+	start   time.Time
 	mu      sync.Mutex // guards ended: timers of a keeper may end claims
 	keepers [2]*Keeper
 	keys    map[string][2]lockkeeper.Key
@@ -80,10 +81,10 @@ func newSlotPair(t *testing.T, seed uint64) *slotPair {
 	p := &slotPair{t: t, rand: rand.New(rand.NewPCG(seed, 1)), keys: make(map[string][2]lockkeeper.Key),
 		slotsOf: make(map[string]lockkeeper.Slots),
 		owners:  make(map[string]*lockkeeper.SlotOwner), slots: make(map[lockkeeper.Ref]*lockkeeper.Slot)}
-	start := time.Now()
+	p.start = time.Now()
 	for i := range p.keepers {
 		p.keepers[i] = New(lockkeeper.Guarantees{Features: lockkeeper.TableFeatures, NoExpiry: true, Prompt: true},
-			func() time.Duration { return time.Since(start) })
+			func() time.Duration { return time.Since(p.start) })
 		p.ended[i] = make(map[lockkeeper.Ref]lockkeeper.Reason)
 	}
 	for _, id := range slotSessions {
@@ -195,6 +196,9 @@ func (p *slotPair) plain() {
 	}
 	ref := lockkeeper.Ref{Session: p.owner(), ID: w.ID}
 	if of := p.slotsOf[ref.Session]; of != nil {
+		if p.rand.IntN(8) == 0 {
+			p.keepers[0].slots.sweepAt = 0 // the next node that is made drops those without claims
+		}
 		s := &lockkeeper.Slot{ID: w.ID, Owner: p.owners[ref.Session]}
 		if state := of.Take(s, w.Targets[0].Path, w.Wait != 0); state != lockkeeper.SlotEmpty {
 			p.logf("%s takes a slot of %s: %d", ref, s.Path(), state)
@@ -424,6 +428,34 @@ func (p *slotPair) compare() {
 	checkSlots(p.t, k)
 }
 
+// TestHoldsThatNobodyWaitsForCountSometimes counts few of many holds of a path, and comes to the same
+// estimate (R17).
+func TestHoldsThatNobodyWaitsForCountSometimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSlotPair(t, 1)
+		k := p.keepers[0]
+		defer k.Close()
+		defer p.keepers[1].Close()
+		hold := func(d time.Duration, times int) {
+			for range times {
+				p.ids++
+				s := &lockkeeper.Slot{ID: p.ids, Owner: p.owners["s1"]}
+				if state := p.slotsOf["s1"].Take(s, "a", true); state != lockkeeper.SlotHeld {
+					t.Fatalf("taken: %d", state)
+				}
+				time.Sleep(d)
+				p.slotsOf["s1"].Give(s)
+			}
+		}
+		for _, d := range []time.Duration{time.Second, 3 * time.Second} {
+			hold(d, 30*countOneOf)
+			if lasts := k.slots.nodes["a"].lasts; d-lasts.lasts > d/100 || time.Since(p.start)-lasts.at > countOneOf*d {
+				t.Errorf("after holds of %s: %s, counted at %s of %s", d, lasts.lasts, lasts.at, time.Since(p.start))
+			}
+		}
+	})
+}
+
 // liveStatus returns the status of a claim in the table; of one that has ended, nothing.
 func liveStatus(k *Keeper, ref lockkeeper.Ref) lockkeeper.Status {
 	if !k.table.Live(ref) {
@@ -487,6 +519,9 @@ func checkSlots(t *testing.T, k *Keeper) {
 				t.Errorf("%s: slot %d is in line in state %d", path, s.ID, s.State())
 			}
 		}
+	}
+	if n := k.slots.last; n != nil && k.slots.nodes[n.Path] != n {
+		t.Errorf("the last node of %s is not the one in the map", n.Path)
 	}
 	if k.slots.live != live || k.slots.held != held {
 		t.Errorf("%d claims in slots and %d held are counted: there are %d and %d", k.slots.live, k.slots.held, live, held)
