@@ -69,7 +69,7 @@ const (
 )
 
 // A Slot has one plain claim, once. It is never used for another one, so a use of it after the end of
-// the claim does nothing to others. It has 128 bytes, with the Hold: a pair of a lock and its release
+// the claim does nothing to others. It takes 128 bytes, with the Hold: a pair of a lock and its release
 // allocates nothing else.
 type Slot struct {
 	// ID is that of the claim, by the rules of [Want].ID. The caller sets it and Owner before Take.
@@ -81,10 +81,10 @@ type Slot struct {
 	Fence uint64
 
 	// Of the engine, guarded by its mutex.
-	Ticket      uint64        // of the claim (R4)
-	Since       time.Duration // when it was granted; of a waiting claim, when it came
-	Place       *SlotPlace    // where the claim is, or was: it does not change after Take
-	Left, Right *Slot         // of the session
+	Ticket uint64        // of the claim (R4)
+	Since  time.Duration // when it was granted; of a waiting claim, when it came
+	Place  *SlotPlace    // where the claim is, or was: it does not change after Take
+	Index  int           // among the slots of the session
 
 	hold Hold
 }

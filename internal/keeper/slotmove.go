@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"slices"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -72,16 +73,15 @@ func (k *Keeper) beforeList(q *lockkeeper.Query) {
 // moveRef moves the slot that has the claim ref, if one has.
 func (k *Keeper) moveRef(ref lockkeeper.Ref) {
 	ss := k.slots.sessions[ref.Session]
-	if ss == nil || ss.first == nil || ref.ID > ss.highest || k.table.Live(ref) {
+	if ss == nil || len(ss.all) == 0 || ref.ID > ss.highest || k.table.Live(ref) {
 		return
 	}
-	walked := 0
-	for s := ss.first; s != nil; s = s.Right {
+	for i, s := range slices.Backward(ss.all) {
 		if s.ID == ref.ID {
 			k.moveSlots(nodeOf(s))
 			return
 		}
-		if walked++; walked == mostWalked {
+		if len(ss.all)-i == mostWalked {
 			k.moveSession(ref.Session) // so that each of them is walked past a few times at most
 			return
 		}
@@ -92,7 +92,7 @@ func (k *Keeper) moveRef(ref lockkeeper.Ref) {
 func (k *Keeper) moveSession(id string) {
 	if ss := k.slots.sessions[id]; ss != nil {
 		var ns []*slotNode
-		for s := ss.first; s != nil; s = s.Right {
+		for _, s := range ss.all {
 			ns = append(ns, nodeOf(s))
 		}
 		k.moveSlots(ns...)

@@ -71,9 +71,9 @@ type slotSession struct {
 	label   lockkeeper.Label
 	owner   *lockkeeper.SlotOwner
 	open    bool
-	first   *lockkeeper.Slot // the latest of its slots
-	highest uint64           // highest id that had a slot
-	claimed uint64           // no claim of the session in the table was made with a higher id
+	all     []*lockkeeper.Slot // its slots
+	highest uint64             // highest id that had a slot
+	claimed uint64             // no claim of the session in the table was made with a higher id
 }
 
 // OpenSlots implements lockkeeper.SlotGranter. A session that can expire gets no slots: its renewals
@@ -253,24 +253,21 @@ func (ss *slotSession) Close() {
 // link adds s to the slots of the session.
 func (ss *slotSession) link(s *lockkeeper.Slot) {
 	ss.highest = max(ss.highest, s.ID)
-	s.Right = ss.first
-	if s.Right != nil {
-		s.Right.Left = s
-	}
-	ss.first = s
+	s.Index = len(ss.all)
+	ss.all = append(ss.all, s)
 }
 
 // unlink is the reverse of link.
 func (ss *slotSession) unlink(s *lockkeeper.Slot) {
-	if s.Left == nil {
-		ss.first = s.Right
-	} else {
-		s.Left.Right = s.Right
+	end := len(ss.all) - 1
+	if last := ss.all[end]; last != s {
+		ss.all[s.Index], last.Index = last, s.Index
 	}
-	if s.Right != nil {
-		s.Right.Left = s.Left
+	ss.all[end] = nil
+	ss.all = ss.all[:end]
+	if end == 0 && cap(ss.all) > mostIdle {
+		ss.all = nil
 	}
-	s.Left, s.Right = nil, nil
 }
 
 // meets reports whether a slot above or below n is held.

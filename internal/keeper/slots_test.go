@@ -428,34 +428,6 @@ func (p *slotPair) compare() {
 	checkSlots(p.t, k)
 }
 
-// TestHoldsThatNobodyWaitsForCountSometimes counts few of many holds of a path, and comes to the same
-// estimate (R17).
-func TestHoldsThatNobodyWaitsForCountSometimes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newSlotPair(t, 1)
-		k := p.keepers[0]
-		defer k.Close()
-		defer p.keepers[1].Close()
-		hold := func(d time.Duration, times int) {
-			for range times {
-				p.ids++
-				s := &lockkeeper.Slot{ID: p.ids, Owner: p.owners["s1"]}
-				if state := p.slotsOf["s1"].Take(s, "a", true); state != lockkeeper.SlotHeld {
-					t.Fatalf("taken: %d", state)
-				}
-				time.Sleep(d)
-				p.slotsOf["s1"].Give(s)
-			}
-		}
-		for _, d := range []time.Duration{time.Second, 3 * time.Second} {
-			hold(d, 30*countOneOf)
-			if lasts := k.slots.nodes["a"].lasts; d-lasts.lasts > d/100 || time.Since(p.start)-lasts.at > countOneOf*d {
-				t.Errorf("after holds of %s: %s, counted at %s of %s", d, lasts.lasts, lasts.at, time.Since(p.start))
-			}
-		}
-	})
-}
-
 // liveStatus returns the status of a claim in the table; of one that has ended, nothing.
 func liveStatus(k *Keeper, ref lockkeeper.Ref) lockkeeper.Status {
 	if !k.table.Live(ref) {
@@ -482,51 +454,5 @@ func (p *slotPair) ready(s *lockkeeper.Slot) {
 		if s.State() != lockkeeper.SlotWaiting {
 			p.t.Errorf("slot %d is not ready in state %d", s.ID, s.State())
 		}
-	}
-}
-
-// checkSlots checks the invariant and the counts of k.slots.
-func checkSlots(t *testing.T, k *Keeper) {
-	t.Helper()
-	if err := k.table.Check(); err != nil {
-		t.Errorf("the table: %v", err)
-	}
-	live, held := 0, 0
-	for path, n := range k.slots.nodes {
-		below := 0
-		for other, m := range k.slots.nodes {
-			if other != path && path.Covers(other) && m.holder != nil {
-				below++
-			}
-		}
-		if n.below != below {
-			t.Errorf("%s counts %d held paths below it: there are %d", path, n.below, below)
-		}
-		if n.holder == nil {
-			if n.head != nil || n.tail != nil {
-				t.Errorf("%s has no holder, but claims wait", path)
-			}
-			continue
-		}
-		held++
-		live++
-		if n.meets() || !k.table.Unused(path) {
-			t.Errorf("%s is held in a slot, and something else meets it", path)
-		}
-		for s := n.head; s != nil; s = s.Wait.Next {
-			live++
-			if s.State() != lockkeeper.SlotWaiting {
-				t.Errorf("%s: slot %d is in line in state %d", path, s.ID, s.State())
-			}
-		}
-	}
-	if n := k.slots.last; n != nil && k.slots.nodes[n.Path] != n {
-		t.Errorf("the last node of %s is not the one in the map", n.Path)
-	}
-	if k.slots.live != live || k.slots.held != held {
-		t.Errorf("%d claims in slots and %d held are counted: there are %d and %d", k.slots.live, k.slots.held, live, held)
-	}
-	if k.watchers.Len() > 0 && live > 0 {
-		t.Error("a claim is in a slot while somebody watches")
 	}
 }
