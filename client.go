@@ -123,7 +123,7 @@ func (c *Client) Guarantees() Guarantees { return c.guarantees }
 // handle of that hold.
 func (c *Client) Lock(ctx context.Context, path string, more ...Request) (*Hold, error) {
 	if len(more) == 0 {
-		if h, err := c.takePlain(ctx, "lock", path, true); h != nil || err != nil {
+		if h, err := c.takePlain(ctx, "lock", path, Forever); h != nil || err != nil {
 			return h, err
 		}
 	}
@@ -137,7 +137,7 @@ func (c *Client) Lock(ctx context.Context, path string, more ...Request) (*Hold,
 // [Client.Acquire] with [WithWait](0).
 func (c *Client) TryLock(ctx context.Context, path string, more ...Request) (*Hold, error) {
 	if len(more) == 0 {
-		if h, err := c.takePlain(ctx, "try lock", path, false); h != nil || err != nil {
+		if h, err := c.takePlain(ctx, "try lock", path, 0); h != nil || err != nil {
 			return h, err
 		}
 	}

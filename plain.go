@@ -2,6 +2,7 @@ package lockkeeper
 
 import (
 	"context"
+	"time"
 )
 
 // A client takes plain locks by the slots of its engine, if that is a [SlotGranter]. Such a lock is a
@@ -40,7 +41,7 @@ func (c *Client) closeSlots() {
 }
 
 // takePlain takes the path by a slot. It returns nothing if the caller must make a claim.
-func (c *Client) takePlain(ctx context.Context, op, path string, wait bool) (*Hold, error) {
+func (c *Client) takePlain(ctx context.Context, op, path string, wait time.Duration) (*Hold, error) {
 	if c.granter == nil || ctx.Err() != nil {
 		return nil, nil
 	}
@@ -53,9 +54,10 @@ func (c *Client) takePlain(ctx context.Context, op, path string, wait bool) (*Ho
 			return nil, nil
 		}
 	}
-	if ctx.Done() != nil {
+	first := wait
+	if wait != 0 && ctx.Done() != nil {
 		if _, bounded := ctx.Deadline(); bounded {
-			wait = false // the engine must know the bound
+			first = 0 // if the path is free, the time until the deadline does not matter
 		}
 	}
 	if ctx != context.Background() && ctx.Value(enclosingKey{c}) != nil {
@@ -63,7 +65,11 @@ func (c *Client) takePlain(ctx context.Context, op, path string, wait bool) (*Ho
 	}
 	s := &Slot{ID: c.ids.Add(1), Owner: opened.owner}
 	s.hold.slot, s.hold.base, s.hold.exclusive = s, ctx, true
-	switch opened.Take(s, Path(path), wait) {
+	state := opened.Take(s, Path(path), first)
+	if state == SlotEmpty && first != wait {
+		state = opened.Take(s, Path(path), untilDeadline(ctx))
+	}
+	switch state {
 	case SlotHeld:
 		return &s.hold, nil
 	case SlotWaiting:
@@ -72,7 +78,17 @@ func (c *Client) takePlain(ctx context.Context, op, path string, wait bool) (*Ho
 	return nil, nil
 }
 
-// awaitPlain waits until s is held.
+// untilDeadline returns the bound of a wait under a context with a deadline, as [demand.bound] does.
+func untilDeadline(ctx context.Context) time.Duration {
+	deadline, _ := ctx.Deadline()
+	if left := time.Until(deadline); left <= MaxDuration {
+		return max(left, time.Nanosecond)
+	}
+	return Forever
+}
+
+// awaitPlain waits until s is held. At its deadline it moves a slot that still waits: the engine then
+// ends the claim by its bound, and names the blockers.
 func (c *Client) awaitPlain(ctx context.Context, op string, s *Slot) (*Hold, error) {
 	w := s.Wait
 	if ending := ctx.Done(); ending == nil {
@@ -83,7 +99,10 @@ func (c *Client) awaitPlain(ctx context.Context, op string, s *Slot) (*Hold, err
 		case <-ending:
 		}
 	}
-	if ctx.Err() != nil {
+	if err := ctx.Err(); err != nil {
+		if err == context.DeadlineExceeded && w.Bound != Forever && s.State() == SlotWaiting {
+			s.Owner.Slots.Move(s)
+		}
 		if s.Owner.Slots.Give(s) != SlotMoved {
 			cl := c.newClaim(op)
 			cl.path = s.Path()
@@ -112,6 +131,10 @@ func (c *Client) slotMoved(s *Slot, st Status) {
 	cl.first = &s.hold
 	cl.epoch, cl.known, cl.status = c.epoch, true, st
 	cl.phase = inLine
+	if st.State == Waiting && st.Left < MaxDuration { // it has the bound of its context's deadline
+		cl.want.Wait, cl.byContext = max(st.Left, time.Nanosecond), true
+		cl.begin(time.Now())
+	}
 	if st.State == Held {
 		cl.phase, cl.live, cl.delivered = granted, 1, s.delivered()
 	}

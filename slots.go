@@ -9,8 +9,8 @@ import (
 // others, each in a [Slot] of the caller. That is faster, and changes nothing else: grants, their
 // order, fences, ends and reasons are as if all claims were made by Engine.Claim. An estimate of hold
 // times (R17) may count some of many holds only. A plain claim is an exclusive claim of one path, of
-// priority 0, that waits without a bound or not at all, is made inside no other one, steals nothing,
-// announces nothing and has no longest hold. Its session never expires.
+// priority 0, that is made inside no other one, steals nothing, announces nothing and has no longest
+// hold. Its session never expires.
 //
 // The engine moves a claim out of its slot whenever anything else may meet or see it. From then on it
 // is a claim like any other, with the same id, fence and place in line, and all methods of Engine
@@ -40,8 +40,10 @@ type SlotOwner struct {
 type Slots interface {
 	// Take claims the path in s, which is a new slot, and returns SlotHeld or SlotWaiting. It returns
 	// SlotEmpty if the engine has done nothing, because the claim meets one that is in no slot, or
-	// would have to wait and wait is not set: the caller calls Engine.Claim, with another id.
-	Take(s *Slot, path Path, wait bool) SlotState
+	// would have to wait and wait is 0: the caller tries again, or calls Engine.Claim with another id.
+	// Another wait than Forever is the bound of the wait. The engine does not end the wait in a slot
+	// at its bound: the waiter moves the claim then.
+	Take(s *Slot, path Path, wait time.Duration) SlotState
 	// Give ends the claim in s: it releases a hold, or cancels a wait. It returns the state that the
 	// slot had before. If that is SlotOver or SlotMoved, Give has done nothing.
 	Give(s *Slot) SlotState
@@ -104,6 +106,8 @@ type SlotWait struct {
 	Ready chan struct{}
 	// Received is set by the waiter when it has received from Ready and keeps what it got.
 	Received atomic.Bool
+	// Bound is the time of the engine at which the wait ends; Forever if it has no bound.
+	Bound time.Duration
 
 	Prev, Next *Slot // in line; of the engine, guarded by its mutex
 }

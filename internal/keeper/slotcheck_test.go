@@ -85,7 +85,7 @@ func TestHoldsThatNobodyWaitsForCountSometimes(t *testing.T) {
 			for range times {
 				p.ids++
 				s := &lockkeeper.Slot{ID: p.ids, Owner: p.owners["s1"]}
-				if state := p.slotsOf["s1"].Take(s, "a", true); state != lockkeeper.SlotHeld {
+				if state := p.slotsOf["s1"].Take(s, "a", lockkeeper.Forever); state != lockkeeper.SlotHeld {
 					t.Fatalf("taken: %d", state)
 				}
 				time.Sleep(d)

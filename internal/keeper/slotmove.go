@@ -217,6 +217,9 @@ func (k *Keeper) recordOf(s *lockkeeper.Slot) table.ClaimRecord {
 		Ticket: s.Ticket, Change: k.table.DrawChange(), Changed: s.Since, Arrived: s.Since,
 		Bound: lockkeeper.Forever, Quiet: s.Since, StatedEnd: lockkeeper.Forever,
 	}
+	if s.State() == lockkeeper.SlotWaiting && s.Wait.Bound != lockkeeper.Forever {
+		r.Want.Wait, r.Bound = s.Wait.Bound-s.Since, s.Wait.Bound
+	}
 	if s.State() == lockkeeper.SlotHeld {
 		r.State, r.Fence, r.Granted = lockkeeper.Held, s.Fence, s.Since
 	}

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"math"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 )
@@ -27,10 +28,12 @@ import (
 //
 // A slot moves, with all slots of its path, before any command that may meet or see it: a claim that
 // meets its path, an amendment or an ending of it, an attach, renewal or departure of its session, a
-// list that selects it, a freeze of anything, a claim inside it, and the end of the keeper. While
-// anybody watches, there are no slots. Moved claims keep their ids, tickets, fences and times, so the
-// table orders them as if they had come to it at first. A path that was moved stays with the table
-// for a while, so that a mixed use does not move to and fro.
+// list that selects it, a freeze of anything, a claim inside it, and the end of the keeper. A waiter
+// moves its slot at the bound of its wait, so that the table ends the claim and names the blockers. If
+// the path is granted to it just before, it gives the slot back. While anybody watches, there are no
+// slots. Moved claims keep their ids, tickets, fences and times, so the table orders them as if they
+// had come to it at first. A path that was moved stays with the table for a while, so that a mixed use
+// does not move to and fro.
 type slots struct {
 	nodes    map[lockkeeper.Path]*slotNode // with every ancestor of a node
 	last     *slotNode                     // in nodes: the one that was looked up last; or nil
@@ -90,6 +93,7 @@ func (k *Keeper) OpenSlots(key lockkeeper.Key, l lockkeeper.Label, o *lockkeeper
 		k.slots.sweepAt, k.slots.version, k.slots.shyness = mostIdle, 1, shyness
 	}
 	k.closeSlots(key.Session)
+	k.arm()
 	ss := &slotSession{keeper: k, id: key.Session, epoch: key.Epoch, label: l, owner: o, open: true}
 	o.Slots = ss
 	if k.table.Claims(key.Session) > 0 {
@@ -100,7 +104,7 @@ func (k *Keeper) OpenSlots(key lockkeeper.Key, l lockkeeper.Label, o *lockkeeper
 }
 
 // Take implements lockkeeper.Slots.
-func (ss *slotSession) Take(s *lockkeeper.Slot, path lockkeeper.Path, wait bool) lockkeeper.SlotState {
+func (ss *slotSession) Take(s *lockkeeper.Slot, path lockkeeper.Path, wait time.Duration) lockkeeper.SlotState {
 	k := ss.keeper
 	k.mu.Lock()
 	state := k.takeSlot(ss, s, path, wait)
@@ -109,7 +113,8 @@ func (ss *slotSession) Take(s *lockkeeper.Slot, path lockkeeper.Path, wait bool)
 }
 
 // takeSlot is Take with the mutex locked.
-func (k *Keeper) takeSlot(ss *slotSession, s *lockkeeper.Slot, path lockkeeper.Path, wait bool) lockkeeper.SlotState {
+func (k *Keeper) takeSlot(ss *slotSession, s *lockkeeper.Slot, path lockkeeper.Path,
+	wait time.Duration) lockkeeper.SlotState {
 	if !ss.open || k.watchers.Len() > 0 || k.slots.live >= mostSlots {
 		return lockkeeper.SlotEmpty
 	}
@@ -124,7 +129,7 @@ func (k *Keeper) takeSlot(ss *slotSession, s *lockkeeper.Slot, path lockkeeper.P
 		k.slots.last = n
 	}
 	ref := lockkeeper.Ref{Session: ss.id, ID: s.ID}
-	if n.looked != k.slots.version && !k.lookAgain(n) || n.holder != nil && !wait || k.table.Enclosing(ref) ||
+	if n.looked != k.slots.version && !k.lookAgain(n) || n.holder != nil && wait == 0 || k.table.Enclosing(ref) ||
 		ref.ID <= ss.claimed && k.table.Live(ref) {
 		return lockkeeper.SlotEmpty
 	}
@@ -145,6 +150,10 @@ func (k *Keeper) takeSlot(ss *slotSession, s *lockkeeper.Slot, path lockkeeper.P
 		n.holder, s.Fence = s, k.table.DrawFence()
 	} else {
 		s.Wait = k.makeWait()
+		s.Wait.Bound = lockkeeper.Forever
+		if wait < lockkeeper.MaxDuration {
+			s.Wait.Bound = s.Since + wait
+		}
 		n.queue(s)
 	}
 	s.Begin(state)
@@ -237,6 +246,7 @@ func (ss *slotSession) Move(s *lockkeeper.Slot) {
 	switch s.State() {
 	case lockkeeper.SlotHeld, lockkeeper.SlotWaiting:
 		k.moveSlots(nodeOf(s))
+		k.arm() // the table ends bounded waits
 	}
 }
 
@@ -247,6 +257,7 @@ func (ss *slotSession) Close() {
 	defer k.mu.Unlock()
 	if k.slots.sessions[ss.id] == ss {
 		k.closeSlots(ss.id)
+		k.arm()
 	}
 }
 

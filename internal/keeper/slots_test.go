@@ -191,8 +191,11 @@ func (p *slotPair) plain() {
 	p.ids++
 	w := lockkeeper.Want{ID: p.ids, Wait: lockkeeper.Forever}
 	w.Targets = []lockkeeper.Target{{Path: p.path(), Mode: lockkeeper.ModeExclusive}}
-	if p.rand.IntN(4) == 0 {
+	switch p.rand.IntN(8) {
+	case 0, 1:
 		w.Wait = 0
+	case 2:
+		w.Wait = time.Duration(1+p.rand.IntN(5000)) * time.Millisecond
 	}
 	ref := lockkeeper.Ref{Session: p.owner(), ID: w.ID}
 	if of := p.slotsOf[ref.Session]; of != nil {
@@ -200,8 +203,15 @@ func (p *slotPair) plain() {
 			p.keepers[0].slots.sweepAt = 0 // the next node that is made drops those without claims
 		}
 		s := &lockkeeper.Slot{ID: w.ID, Owner: p.owners[ref.Session]}
-		if state := of.Take(s, w.Targets[0].Path, w.Wait != 0); state != lockkeeper.SlotEmpty {
-			p.logf("%s takes a slot of %s: %d", ref, s.Path(), state)
+		if state := of.Take(s, w.Targets[0].Path, w.Wait); state != lockkeeper.SlotEmpty {
+			p.logf("%s takes a slot of %s, with a wait of %s: %d", ref, s.Path(), w.Wait, state)
+			if state == lockkeeper.SlotWaiting && w.Wait != lockkeeper.Forever {
+				time.AfterFunc(w.Wait, func() {
+					if s.State() == lockkeeper.SlotWaiting {
+						of.Move(s)
+					}
+				})
+			}
 			p.inSlots++
 			p.slots[ref] = s
 			p.live = append(p.live, ref)
