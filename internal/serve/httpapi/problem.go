@@ -195,5 +195,19 @@ type seconds time.Duration
 
 // MarshalJSON implements json.Marshaler.
 func (s seconds) MarshalJSON() ([]byte, error) {
-	return strconv.AppendFloat(nil, time.Duration(s).Truncate(time.Microsecond).Seconds(), 'f', -1, 64), nil
+	micros := time.Duration(s).Microseconds()
+	b := make([]byte, 0, len("-9223372036.854775"))
+	if micros < 0 {
+		b, micros = append(b, '-'), -micros
+	}
+	const perSecond = int64(time.Second / time.Microsecond)
+	b = strconv.AppendInt(b, micros/perSecond, 10)
+	fraction := micros % perSecond
+	if fraction == 0 {
+		return b, nil
+	}
+	at := len(b)
+	b = strconv.AppendInt(b, perSecond+fraction, 10) // a 1, and six digits
+	b[at] = '.'
+	return bytes.TrimRight(b, "0"), nil
 }
