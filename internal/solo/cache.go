@@ -14,7 +14,7 @@ const maxCached = 8192
 // Cache is empty and stays empty.
 type Cache struct {
 	mu         sync.Mutex // guards all below
-	young, old map[cacheKey]entry
+	young, old map[cacheKey]*entry
 }
 
 type cacheKey struct{ owner, session string }
@@ -29,7 +29,7 @@ type entry struct {
 }
 
 // NewCache returns an empty cache.
-func NewCache() *Cache { return &Cache{young: make(map[cacheKey]entry)} }
+func NewCache() *Cache { return &Cache{young: make(map[cacheKey]*entry)} }
 
 func (s *Session) cacheKey() cacheKey { return cacheKey{s.Owner, s.ID} }
 
@@ -40,16 +40,18 @@ func (s *Session) cached() entry {
 	}
 	s.Cache.mu.Lock()
 	defer s.Cache.mu.Unlock()
-	return s.Cache.get(s.cacheKey())
+	if e := s.Cache.find(s.cacheKey()); e != nil {
+		return *e
+	}
+	return entry{}
 }
 
-// get is called with c.mu held.
-func (c *Cache) get(k cacheKey) entry {
-	e, ok := c.young[k]
-	if !ok {
-		e = c.old[k]
+// find is called with c.mu held. It returns nil if there is no entry.
+func (c *Cache) find(k cacheKey) *entry {
+	if e := c.young[k]; e != nil {
+		return e
 	}
-	return e
+	return c.old[k]
 }
 
 // update changes the entry of a session.
@@ -60,12 +62,17 @@ func (c *Cache) update(s *Session, change func(*entry)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := s.cacheKey()
-	e := c.get(k)
-	change(&e)
-	if _, found := c.young[k]; !found && len(c.young) == maxCached {
-		c.young, c.old = make(map[cacheKey]entry), c.young // forgets the older half
+	e := c.young[k]
+	if e == nil {
+		if e = c.old[k]; e == nil {
+			e = new(entry)
+		}
+		if len(c.young) == maxCached {
+			c.young, c.old = make(map[cacheKey]*entry), c.young // forgets the older half
+		}
+		c.young[k] = e
 	}
-	c.young[k] = e
+	change(e)
 }
 
 // forget drops a session that was left under an epoch.
@@ -75,16 +82,16 @@ func (c *Cache) forget(s *Session, epoch uint64) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k := s.cacheKey(); c.get(k).key.Epoch <= epoch {
+	if k := s.cacheKey(); c.find(k) != nil && c.find(k).key.Epoch <= epoch {
 		delete(c.young, k)
 		delete(c.old, k)
 	}
 }
 
-// lease adds a lease and the claim's status in it, unless a later lease is known. An acknowledgement
+// lease adds a lease and the claim's change in it, unless a later lease is known. An acknowledgement
 // ends with its epoch: the session may have ended since, and the leases of the next one with its id
 // are counted from 1 again. The engine remembers the acknowledgements of a session that goes on.
-func (e *entry) lease(l *lockkeeper.Lease, st lockkeeper.Status) {
+func (e *entry) lease(l *lockkeeper.Lease, change uint64) {
 	if e.key.Epoch > l.Key.Epoch || e.key.Epoch == l.Key.Epoch && e.number > l.Number {
 		return
 	}
@@ -92,7 +99,7 @@ func (e *entry) lease(l *lockkeeper.Lease, st lockkeeper.Status) {
 		e.acked = 0
 	}
 	e.key, e.number = lockkeeper.Key{Session: l.Key.Session, Epoch: l.Key.Epoch}, l.Number
-	e.change = max(e.change, st.Change)
+	e.change = max(e.change, change)
 }
 
 // Acknowledge records that the client has seen the claim's status with this change number. That

@@ -67,8 +67,9 @@ func (s *Session) OpenClaim(ctx context.Context, ttl time.Duration, want lockkee
 		return o, false, nil
 	}
 	if err == nil { // cached before it is safe, so that the caller can discard it in any case
-		o = s.observe(lease, sent)
+		o = observation(&lease, sent)
 		s.Cache.update(s, func(e *entry) {
+			e.lease(&lease, o.Change)
 			if e.number == lease.Number {
 				e.acked = lease.Number // as the claim has stated
 			}

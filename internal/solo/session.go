@@ -36,7 +36,7 @@ var ErrAgain = errors.New("another process used the session meanwhile")
 type Session struct {
 	Engine lockkeeper.Engine // may be nil if only Do is used
 	ID     string
-	Rivals string // the other users of the session, in the error of Do: "other servers of claim http-30s-x"
+	Rivals string // the other users of the session, in the error of Do: "other requests for this claim"
 	Cache  *Cache // nil: every operation attaches the session
 	Owner  string // of the entry in Cache: the identity that the engine acts for
 }
@@ -171,9 +171,13 @@ func presentEpoch(err error) uint64 {
 
 // observe converts a lease that was requested at sent, and caches its key.
 func (s *Session) observe(lease lockkeeper.Lease, sent time.Time) Observation {
-	o := Observation{Status: claimOf(&lease), At: sent, Renewed: sent, TTL: lease.TTL, Key: lease.Key}
-	s.Cache.update(s, func(e *entry) { e.lease(&lease, o.Status) })
+	o := observation(&lease, sent)
+	s.Cache.update(s, func(e *entry) { e.lease(&lease, o.Change) })
 	return o
+}
+
+func observation(lease *lockkeeper.Lease, sent time.Time) Observation {
+	return Observation{Status: claimOf(lease), At: sent, Renewed: sent, TTL: lease.TTL, Key: lease.Key}
 }
 
 // claimOf returns the status of the claim in a lease; the State is 0 if the lease does not have it.

@@ -70,7 +70,7 @@ const longestToken = 256
 func (p *compiled) admits(c *Credentials, now time.Time) (credential, *rights, error) {
 	switch {
 	case p == nil:
-		return credential{}, &rights{open: true}, nil
+		return credential{}, &everything, nil
 	case p.closed != "":
 		return credential{}, nil, denied("%s", p.closed)
 	case c.Token != "":
@@ -151,6 +151,9 @@ type rights struct {
 	limits    limits.Quota // the numbers in quota
 	expires   time.Time    // of the credential; zero: never
 }
+
+// everything is what every client may do without a policy.
+var everything = rights{open: true}
 
 // A reach is a set of paths, each with all below it.
 type reach struct {

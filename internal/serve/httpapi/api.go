@@ -79,6 +79,7 @@ type call struct {
 	browser  *page.Session // that the request belongs to; nil: none
 	received time.Time     // durations in the answer count from here (R12)
 	answered bool          // the header is written
+	variable string        // the value of the variable of its route
 }
 
 // engine returns the gate's engine with the rights of the caller.
@@ -169,7 +170,7 @@ func (a *API) serve(c *call) error {
 	if err := a.check(c.r); err != nil {
 		return err
 	}
-	found, err := a.route(c.r)
+	found, err := a.route(c)
 	if err != nil {
 		return err
 	}
@@ -214,7 +215,7 @@ func (c *call) attribute() error {
 type served struct {
 	route
 	method   string
-	segments []string
+	segments []string     // "{name}" matches one segment, "{name...}" all that follow; at most one of them
 	open     bool         // it needs no credentials
 	plain    http.Handler // of Options.Open or Private
 }
@@ -232,35 +233,40 @@ var openRoutes = map[string]bool{
 	"GET /openapi.json": true, "GET /": true, "GET /page/{file}": true, "POST /page/session": true,
 }
 
-// matches reports whether the segments of a URL are those of s, and gives r their values.
-func (s *served) matches(segments []string, r *http.Request) bool {
+// matches reports whether a path is that of s, and returns the value of its variable.
+func (s *served) matches(path string) (variable string, ok bool) {
 	for i, want := range s.segments {
-		name, variable := strings.CutPrefix(want, "{")
-		name, rest := strings.CutSuffix(strings.TrimSuffix(name, "}"), "...")
+		segment, rest, more := strings.Cut(path, "/")
 		switch {
-		case i >= len(segments), !variable && segments[i] != want:
-			return false
-		case rest:
-			r.SetPathValue(name, strings.Join(segments[i:], "/"))
-			return true
-		case variable:
-			r.SetPathValue(name, segments[i])
+		case strings.HasSuffix(want, "...}"):
+			return path, true
+		case want[:min(1, len(want))] == "{":
+			variable = segment
+		case segment != want:
+			return "", false
 		}
+		if last := i == len(s.segments)-1; more == last {
+			return "", false
+		}
+		path = rest
 	}
-	return len(segments) == len(s.segments)
+	return variable, true
 }
 
 // route finds the route of a request. It does not use http.ServeMux, which redirects paths that it
 // would spell differently.
-func (a *API) route(r *http.Request) (*served, error) {
-	segments := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
+func (a *API) route(c *call) (*served, error) {
+	r := c.r
+	path := strings.TrimPrefix(r.URL.Path, "/")
 	var allowed []string
 	for i := range a.routes {
 		s := &a.routes[i]
-		if !s.matches(segments, r) {
+		variable, ok := s.matches(path)
+		if !ok {
 			continue
 		}
 		if s.method == "" || s.method == r.Method || s.method == http.MethodGet && r.Method == http.MethodHead {
+			c.variable = variable
 			return s, nil
 		}
 		allowed = append(allowed, s.method)

@@ -37,11 +37,11 @@ func (c *call) file() error {
 	if err := m.err(); err != nil {
 		return err
 	}
-	f, ok := page.Find(c.r.PathValue("file"))
+	f, ok := page.Find(c.variable)
 	if !ok || !c.pageIsServed() {
 		return &refusal{problem: problem{
 			name: "no-such-resource", Status: http.StatusNotFound, Title: "no such resource",
-			Detail: "the page has no file " + quoted(c.r.PathValue("file")),
+			Detail: "the page has no file " + quoted(c.variable),
 		}}
 	}
 	return c.sendFile(f)

@@ -25,7 +25,7 @@ var claimRoutes = []route{
 
 // ref returns the {claim} of the URL.
 func (c *call) ref(m *mistakes) lockkeeper.Ref {
-	ref, err := lockkeeper.ParseRef(c.r.PathValue("claim"))
+	ref, err := lockkeeper.ParseRef(c.variable)
 	m.add(err)
 	return ref
 }

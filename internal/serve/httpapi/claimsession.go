@@ -76,7 +76,7 @@ func (c *call) sessionOf(ref lockkeeper.Ref) (*claimSession, error) {
 func (c *call) session(id string, ttl time.Duration) *claimSession {
 	return &claimSession{ttl: ttl, Session: solo.Session{
 		Engine: c.engine(), ID: id, Cache: c.api.sessions, Owner: c.pass.Name(),
-		Rivals: "other requests for claim " + lockkeeper.Ref{Session: id, ID: solo.ClaimID}.String(),
+		Rivals: "other requests for this claim",
 	}}
 }
 
@@ -198,6 +198,9 @@ func (s *claimSession) release(ctx context.Context) error {
 // over returns the error of a claim that is over: an ErrLost if it was held, an ErrNotHeld if the
 // engine does not know it, else an ErrNotAcquired. It returns nil for a live claim.
 func (s *claimSession) over(st lockkeeper.Status) error {
+	if st.State != 0 && st.State != lockkeeper.Ended {
+		return nil
+	}
 	e := &lockkeeper.Error{
 		Err:      lockkeeper.ErrLost,
 		Reason:   st.Reason,
@@ -209,8 +212,6 @@ func (s *claimSession) over(st lockkeeper.Status) error {
 	switch {
 	case st.State == 0:
 		return unknownClaim(s.Ref())
-	case st.State != lockkeeper.Ended:
-		return nil
 	case st.Reason == lockkeeper.Deadlock:
 		e.Err = lockkeeper.ErrDeadlock
 	case st.Fence == 0 && !endedHeld(st.Reason):

@@ -54,6 +54,9 @@ func (cs *connections) begin(ctx context.Context, nc net.Conn) context.Context {
 
 // state is http.Server.ConnState.
 func (cs *connections) state(nc net.Conn, s http.ConnState) {
+	if s == http.StateIdle {
+		return
+	}
 	cs.mu.Lock()
 	c := cs.of[nc]
 	if s == http.StateClosed || s == http.StateHijacked {
@@ -62,7 +65,7 @@ func (cs *connections) state(nc net.Conn, s http.ConnState) {
 	cs.mu.Unlock()
 	switch {
 	case c == nil:
-	case s == http.StateActive:
+	case s == http.StateActive && !c.isKnown():
 		c.arrival.Request()
 	case s == http.StateClosed, s == http.StateHijacked:
 		c.end()

@@ -61,7 +61,7 @@ func (c *call) readGrab() (grabRequest, error) {
 	if r.fields.Has("fence") && ask.wait > 0 {
 		r.addf("fence excludes wait: a fence names a hold that exists or is lost")
 	}
-	ask.Targets = r.targets(append([]string{c.r.PathValue("path")}, fields["also"]...))
+	ask.Targets = r.targets(append([]string{c.variable}, fields["also"]...))
 	if method == http.MethodGet && ask.As == "" && len(fields["as"]) == 0 {
 		return ask, r.err()
 	}

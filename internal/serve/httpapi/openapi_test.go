@@ -242,7 +242,7 @@ func (d *openAPI) find(r *http.Request) (string, bool) {
 	}
 	for _, route := range allRoutes() {
 		s := serve(route)
-		if s.method == method && s.matches(strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/"), new(http.Request)) {
+		if _, ok := s.matches(strings.TrimPrefix(r.URL.Path, "/")); ok && s.method == method {
 			name := documented(route.pattern)
 			_, ok := d.operations[name]
 			return name, ok

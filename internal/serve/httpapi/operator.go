@@ -250,7 +250,7 @@ func (c *call) listFreezes() error {
 // freezable returns the path of a freeze. A request must name a freeze of everything explicitly,
 // because a path may be empty by mistake.
 func (c *call) freezable(m *mistakes, all bool) lockkeeper.Path {
-	switch named := c.r.PathValue("path"); {
+	switch named := c.variable; {
 	case all && named != "":
 		m.addf("all excludes the path %s: give one of them", quoted(named))
 		return ""

@@ -147,13 +147,15 @@ func (c *call) sendBytes(status int, media string, text []byte) error {
 	return c.sendCached(status, media, text, "no-store")
 }
 
+var nosniff = []string{"nosniff"} // shared by all answers; nobody changes it
+
 // sendCached is sendBytes with a Cache-Control.
 func (c *call) sendCached(status int, media string, text []byte, caching string) error {
 	header := c.w.Header()
 	header.Set("Content-Type", media)
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	header.Set("Cache-Control", caching)
-	header.Set("X-Content-Type-Options", "nosniff")
+	header["X-Content-Type-Options"] = nosniff
 	to := http.NewResponseController(c.w)
 	_ = to.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only in tests
 	c.answered = true

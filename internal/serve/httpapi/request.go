@@ -23,7 +23,7 @@ import (
 
 // path returns the {path...} of the URL.
 func (c *call) path(m *mistakes) lockkeeper.Path {
-	path, err := lockkeeper.ParsePath(c.r.PathValue("path"))
+	path, err := lockkeeper.ParsePath(c.variable)
 	m.add(err)
 	return path
 }
@@ -160,16 +160,23 @@ func (c *call) read() ([]byte, error) {
 	if c.r.ContentLength > maxBody {
 		return nil, tooLarge()
 	}
-	from := http.MaxBytesReader(c.w, c.r.Body, maxBody)
-	text, err := io.ReadAll(io.LimitReader(from, freeBody))
-	if err == nil && len(text) == freeBody { // the rest counts against the identity's limit
-		if err := c.pass.Usage().TakeRoom(c.r.Context(), maxBody); err != nil {
-			return nil, err
+	var text []byte
+	var err error
+	if n := c.r.ContentLength; n >= 0 && n <= freeBody {
+		text = make([]byte, n)
+		_, err = io.ReadFull(c.r.Body, text)
+	} else {
+		from := http.MaxBytesReader(c.w, c.r.Body, maxBody)
+		text, err = io.ReadAll(io.LimitReader(from, freeBody))
+		if err == nil && len(text) == freeBody { // the rest counts against the identity's limit
+			if err := c.pass.Usage().TakeRoom(c.r.Context(), maxBody); err != nil {
+				return nil, err
+			}
+			defer c.pass.Usage().GiveRoom(maxBody)
+			var rest []byte
+			rest, err = io.ReadAll(from)
+			text = append(text, rest...)
 		}
-		defer c.pass.Usage().GiveRoom(maxBody)
-		var rest []byte
-		rest, err = io.ReadAll(from)
-		text = append(text, rest...)
 	}
 	var over *http.MaxBytesError
 	switch {

@@ -75,7 +75,7 @@ func (s *Session) adopt(lease *lockkeeper.Lease, generation uint64) {
 		listed[st.Ref.ID] = struct{}{}
 		s.updateOrAdd(st, lease.Key.Epoch, generation, true)
 	}
-	for id, c := range s.claims {
+	for id, c := range s.claims.all() {
 		if _, ok := listed[id]; !ok && c.epoch < lease.Key.Epoch && c.opening == 0 {
 			s.release(&c)
 			s.put(id, c)
@@ -130,7 +130,7 @@ func (i *Identity) Claiming(k lockkeeper.Key, w *lockkeeper.Want, q *Quota) (*Se
 func (i *Identity) claiming(k lockkeeper.Key, w *lockkeeper.Want, q *Quota, opening int) (*Session, error) {
 	for tried := false; ; tried = true {
 		s := i.session(k.Session)
-		c, known := s.claims[w.ID]
+		c, known := s.claims.get(w.ID)
 		if !known || c.gone {
 			c = counted{began: s.leased, calls: c.calls, opening: c.opening}
 		}
@@ -152,7 +152,7 @@ func (i *Identity) claiming(k lockkeeper.Key, w *lockkeeper.Want, q *Quota, open
 		c.calls++
 		c.opening += opening
 		c.epoch = max(c.epoch, k.Epoch)
-		s.claims[w.ID] = c
+		s.claims.set(w.ID, c)
 		s.mu.Unlock()
 		return s, nil
 	}
@@ -213,7 +213,7 @@ func (c *counted) more(w *lockkeeper.Want) demand {
 // Claimed applies the answer to a claim.
 func (s *Session) Claimed(k lockkeeper.Key, id uint64, st *lockkeeper.Status, err error) {
 	s.mu.Lock()
-	c := s.claims[id]
+	c, _ := s.claims.get(id)
 	c.calls--
 	switch {
 	case s.ended(k.Epoch), err != nil && !uncertain(err):
@@ -277,7 +277,7 @@ func (o *Opening) Opened(lease *lockkeeper.Lease, err error) {
 func (s *Session) opened(lease *lockkeeper.Lease, id uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, ok := s.claims[id]
+	c, ok := s.claims.get(id)
 	if !ok {
 		return
 	}
@@ -289,7 +289,7 @@ func (s *Session) opened(lease *lockkeeper.Lease, id uint64, err error) {
 	if c.epoch < s.taken && lease.Key.Epoch != 0 && c.change == 0 && c.opening == 0 {
 		s.release(&c) // a later attach did not list it
 	}
-	s.claims[id] = c
+	s.claims.set(id, c)
 }
 
 // Ending begins an ending. Ended compares the generation to find changes since the request.
@@ -306,7 +306,7 @@ func (i *Identity) Ended(s *Session, generation uint64, k lockkeeper.Key, e lock
 	if e.Kind == lockkeeper.Lapsed {
 		id = e.Lapse.ID
 	}
-	if c, ok := s.claims[id]; ok && (e.Kind == lockkeeper.Release || e.Kind == lockkeeper.Lapsed) {
+	if c, ok := s.claims.get(id); ok && (e.Kind == lockkeeper.Release || e.Kind == lockkeeper.Lapsed) {
 		missing := errors.Is(err, lockkeeper.ErrNotHeld)
 		switch {
 		case err == nil && e.Kind == lockkeeper.Lapsed: // it ends later, with a notification
@@ -330,7 +330,7 @@ func (i *Identity) Notified(session string, all []lockkeeper.Status) {
 		return
 	}
 	for n := range all {
-		if c, ok := s.claims[all[n].Ref.ID]; ok {
+		if c, ok := s.claims.get(all[n].Ref.ID); ok {
 			s.update(c, &all[n])
 		}
 	}
@@ -344,7 +344,7 @@ func (i *Identity) Remembered() (sessions, claims int) {
 	defer i.mu.RUnlock()
 	for _, s := range i.sessions {
 		s.mu.Lock()
-		claims += len(s.claims)
+		claims += s.claims.len()
 		s.mu.Unlock()
 	}
 	return len(i.sessions), claims

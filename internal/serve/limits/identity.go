@@ -72,7 +72,7 @@ func (i *Identity) session(session string) *Session {
 			i.sweep(i.ledger.now())
 			i.sweepAt = 2*len(i.sessions) + smallSweep
 		}
-		i.sessions[session] = &Session{identity: i, id: session, claims: make(map[uint64]counted)}
+		i.sessions[session] = &Session{identity: i, id: session}
 	}
 	return i.beginCall(session)
 }
@@ -91,7 +91,7 @@ func (i *Identity) discard(s *Session) {
 // remove removes s, which has no call in flight, and gives back all that it uses. The caller holds
 // both locks.
 func (i *Identity) remove(s *Session) {
-	for id, c := range s.claims {
+	for id, c := range s.claims.all() {
 		s.release(&c)
 		s.put(id, c)
 	}

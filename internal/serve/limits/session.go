@@ -20,7 +20,7 @@ type Session struct {
 	id       string
 
 	mu         sync.Mutex // guards all below
-	claims     map[uint64]counted
+	claims     claimCounts
 	epoch      uint64        // the latest known; 0: none
 	taken      uint64        // the latest whose attach was answered here; 0: none
 	left       uint64        // the latest that has left; 0: none
@@ -83,7 +83,7 @@ func (s *Session) ended(epoch uint64) bool { return epoch != 0 && epoch <= s.lef
 // unknown, may have opened the next session of this id, and made claims of it.
 func (s *Session) leave(epoch uint64) {
 	s.left = max(s.left, epoch)
-	for id, c := range s.claims {
+	for id, c := range s.claims.all() {
 		if c.epoch <= epoch && c.opening == 0 {
 			s.release(&c)
 			s.put(id, c)
@@ -174,7 +174,7 @@ func (s *Session) leaveQueues(c *counted) {
 // in that generation, lists it. It counts an unknown claim only if the status is fresh. A lease
 // says nothing about a call that may have made the claim under a later epoch.
 func (s *Session) updateOrAdd(st *lockkeeper.Status, epoch, generation uint64, fresh bool) {
-	c, known := s.claims[st.Ref.ID]
+	c, known := s.claims.get(st.Ref.ID)
 	switch {
 	case known && !c.covered(epoch, generation):
 	case known:
@@ -202,10 +202,10 @@ func (c *counted) lostBefore(generation uint64) bool {
 // put stores c, or removes it if it has ended and no call about it is in flight.
 func (s *Session) put(id uint64, c counted) {
 	if c.gone && c.calls == 0 {
-		delete(s.claims, id)
+		s.claims.delete(id)
 		return
 	}
-	s.claims[id] = c
+	s.claims.set(id, c)
 }
 
 // release stops counting c, which has ended.
@@ -252,7 +252,7 @@ func (s *Session) reconcile(generation uint64) {
 		return
 	}
 	now := s.identity.ledger.now()
-	for id, c := range s.claims {
+	for id, c := range s.claims.all() {
 		if c.lostBefore(generation) && now-c.began <= s.shortest {
 			s.release(&c)
 			s.put(id, c)
