@@ -14,9 +14,11 @@ import (
 // a connection and in a session of its own.
 type frameLocker struct {
 	*rawwire.Conn
-	key   *wire.Key
-	named bool // the session has its handle
-	last  uint64
+	session string
+	epoch   uint64
+	named   bool // the session has its handle
+	last    uint64
+	wants   []lockkeeper.Want // of the batch at hand
 }
 
 // longTTL is longer than a round: nothing renews the session.
@@ -33,7 +35,7 @@ func openFrames(address string) (*frameLocker, error) {
 		c.Close()
 		return nil, err
 	}
-	return &frameLocker{Conn: c, key: &wire.Key{Session: session, Epoch: reply.GetLease().GetEpoch()}}, nil
+	return &frameLocker{Conn: c, session: session, epoch: reply.GetLease().GetEpoch()}, nil
 }
 
 // batch claims all paths at once, and then releases all of them at once.
@@ -47,38 +49,56 @@ func (l *engineLocker) batch(_ context.Context, paths []string) error {
 	return l.frames.batch(paths)
 }
 
+// batch writes and reads the messages as engine/remote does.
 func (f *frameLocker) batch(paths []string) error {
 	first := f.last + 1
+	f.wants = f.wants[:0]
 	for _, path := range paths {
 		f.last++
-		want := wantOf(f.last, path)
-		m := f.request(first)
-		m.Claim = wire.NewWant(&want)
-		f.Put(m)
+		f.wants = append(f.wants, wantOf(f.last, path))
+		f.PutClaim(f.call(first), &f.wants[len(f.wants)-1])
 	}
-	replies, err := f.All(len(paths))
+	answered := 0
+	err := f.Answers(len(paths), func(a *wire.Answer) error {
+		if a.Result == wire.ResultError {
+			return refusalOf(a)
+		}
+		var status lockkeeper.Status
+		if err := a.Status(f.session, &f.wants[answered], &status); err != nil {
+			return err
+		}
+		answered++
+		if status.State != lockkeeper.Held {
+			return fmt.Errorf("%s is %s, though nobody else wants it", status.Ref, status.State)
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	for _, reply := range replies {
-		if state := reply.GetStatus().GetState(); state != wire.State_STATE_HELD {
-			return fmt.Errorf("a path is %s, though nobody else wants it", state)
-		}
-	}
 	for id := first; id <= f.last; id++ {
-		m := f.request(f.last + 1)
-		m.End = wire.NewEnding(&lockkeeper.Ending{Kind: lockkeeper.Release, ID: id})
-		f.Put(m)
+		f.PutEnd(f.call(f.last+1), &lockkeeper.Ending{Kind: lockkeeper.Release, ID: id})
 	}
-	_, err = f.All(len(paths))
-	return err
+	return f.Answers(len(paths), refusalOf)
 }
 
-// request returns a request of the session, all of whose claims below lowestOpen were answered.
-func (f *frameLocker) request(lowestOpen uint64) *wire.Request {
-	m := &wire.Request{Handle: wire.NewHandle(0, 1), LowestOpen: lowestOpen}
+// refusalOf returns the refusal that an answer is; nil if it is none.
+func refusalOf(a *wire.Answer) error {
+	if a.Result != wire.ResultError {
+		return nil
+	}
+	refusal, err := a.Error()
+	if err != nil {
+		return err
+	}
+	return refusal
+}
+
+// call returns a request of the session, all of whose claims below lowestOpen were answered.
+func (f *frameLocker) call(lowestOpen uint64) *wire.Call {
+	m := &wire.Call{Handle: wire.NewHandle(0, 1), Named: !f.named, Key: lockkeeper.Key{LowestOpen: lowestOpen}}
 	if !f.named {
-		m.Key, f.named = f.key, true
+		m.Key.Session, m.Key.Epoch, f.named = f.session, f.epoch, true
 	}
 	return m
 }
@@ -86,8 +106,7 @@ func (f *frameLocker) request(lowestOpen uint64) *wire.Request {
 // close ends the session and the connection.
 func (f *frameLocker) close() {
 	_ = f.SetDeadline(time.Now().Add(stopBound))
-	m := f.request(f.last + 1)
-	m.End = wire.NewEnding(&lockkeeper.Ending{Kind: lockkeeper.Leave})
-	_, _ = f.One(m) // without an answer the session ends by its TTL
+	f.PutEnd(f.call(f.last+1), &lockkeeper.Ending{Kind: lockkeeper.Leave})
+	_ = f.Answers(1, refusalOf) // without an answer the session ends by its TTL
 	f.Close()
 }

@@ -23,7 +23,8 @@ type Conn struct {
 
 	in   *bufio.Reader
 	out  wire.Outbox
-	room []byte
+	room []byte // of the frame read last
+	sent []byte // memory for the requests of Answers
 }
 
 // Dial connects and says hello, with a token if that is not empty.
@@ -50,17 +51,24 @@ func Dial(address, token string) (*Conn, error) {
 	return c, nil
 }
 
-// Frame reads the next frame.
-func (c *Conn) Frame() (*wire.ServerFrame, error) {
+// message reads the next frame's message. It is valid until the next call.
+func (c *Conn) message() ([]byte, error) {
 	length, err := wire.ReadLength(c.in, wire.MaxFrame)
 	if err != nil {
 		return nil, err
 	}
-	if c.room, err = wire.ReadMessage(c.in, length, c.room, nil); err != nil {
+	c.room, err = wire.ReadMessage(c.in, length, c.room, nil)
+	return c.room, err
+}
+
+// Frame reads the next frame.
+func (c *Conn) Frame() (*wire.ServerFrame, error) {
+	message, err := c.message()
+	if err != nil {
 		return nil, err
 	}
 	f := new(wire.ServerFrame)
-	if err := f.UnmarshalVT(c.room); err != nil {
+	if err := f.UnmarshalVT(message); err != nil {
 		return nil, err
 	}
 	if f.GetRefused() != nil {
@@ -75,6 +83,59 @@ func (c *Conn) Put(m *wire.Request) {
 	c.Number++
 	m.Call = c.Number
 	c.out.PutRequest(m)
+}
+
+// PutClaim adds a request of the call to the next send: a claim of w.
+func (c *Conn) PutClaim(call *wire.Call, w *lockkeeper.Want) {
+	c.Number++
+	call.Number = c.Number
+	c.out.PutClaim(call, w)
+}
+
+// PutEnd adds a request of the call to the next send: the ending e.
+func (c *Conn) PutEnd(call *wire.Call, e *lockkeeper.Ending) {
+	c.Number++
+	call.Number = c.Number
+	c.out.PutEnd(call, e)
+}
+
+// Answers sends the requests that were put, which must be so few that the network takes them without
+// blocking. It reads until n requests are answered, and calls each with every answer. An answer is
+// valid only during that call. Answers decodes nothing else, and ends at a frame with anything but
+// answers.
+func (c *Conn) Answers(n int, each func(*wire.Answer) error) error {
+	_ = c.SetDeadline(time.Now().Add(patience))
+	frames := c.out.Take(c.sent)
+	c.sent = frames
+	if _, err := c.Write(frames); err != nil {
+		return err
+	}
+	for n > 0 {
+		message, err := c.message()
+		if err != nil {
+			return err
+		}
+		e := wire.NewElements(message)
+		for e.Next() {
+			if e.Field() != wire.FieldReplies {
+				return fmt.Errorf("the frame has field %d, and not only answers", e.Field())
+			}
+			a, err := wire.ParseAnswer(e.Message())
+			if err == nil {
+				err = each(&a)
+			}
+			if err != nil {
+				return err
+			}
+			if !a.More {
+				n--
+			}
+		}
+		if e.Err() != nil {
+			return e.Err()
+		}
+	}
+	return nil
 }
 
 // Take returns the requests that were put, as frames, and removes them.
