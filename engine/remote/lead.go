@@ -40,9 +40,10 @@ type lead struct {
 	err     error         // the end of the stream
 
 	// The reader's own.
-	frames frames
-	life   <-chan struct{} // of the client whose caller read last; its end kicks
-	unlife func() bool     // stops that; may be nil
+	frames   frames
+	arrivals []arrival       // the answers of the frame at hand
+	life     <-chan struct{} // of the client whose caller read last; its end kicks
+	unlife   func() bool     // stops that; may be nil
 }
 
 // follow makes the receiver the reader, if nobody is. The lock is held.
@@ -262,17 +263,6 @@ func answersOnly(message []byte) bool {
 		}
 	}
 	return e.Err() == nil
-}
-
-// deliverAll delivers the answers of a frame. An error ends the connection.
-func (c *conn) deliverAll(message []byte) error {
-	e := wire.NewElements(message)
-	for e.Next() {
-		if err := c.deliver(e.Message()); err != nil {
-			return err
-		}
-	}
-	return e.Err()
 }
 
 // endsOf returns the contexts that end a call, and when it is due; a zero due leaves its deadline
