@@ -33,23 +33,15 @@ func CheckElements(message []byte) (n int, err error) {
 		return 0, nil
 	}
 	ids := 0
-	eachField(message, func(of protowire.Number, element []byte) {
-		n++
-		if of == fieldRequests {
-			eachField(element, func(of protowire.Number, part []byte) {
-				if of == fieldClaim || of == fieldAttach {
-					eachField(part, func(within protowire.Number, listed []byte) {
-						if of == fieldClaim && within == fieldTargets || of == fieldAttach && within == fieldLapsed {
-							n++
-						}
-						if of == fieldAttach && within == fieldLapsed {
-							ids += varints(listed) // at least as many as ids, packed or not
-						}
-					})
-				}
-			})
+	for f := (fields{rest: message}); f.next(); {
+		if f.kind != protowire.BytesType {
+			continue
 		}
-	})
+		if n++; f.field == fieldRequests {
+			within, named := requestElements(f.bytes)
+			n, ids = n+within, ids+named
+		}
+	}
 	if n > MaxElements {
 		return n, fmt.Errorf("%w: it has %d requests, flows, targets and lapses, of at most %d", ErrFrame, n, MaxElements)
 	}
@@ -59,6 +51,27 @@ func CheckElements(message []byte) (n int, err error) {
 	return n, nil
 }
 
+// requestElements counts the targets or lapses of a request, and the ids of the lapses.
+func requestElements(request []byte) (n, ids int) {
+	for f := (fields{rest: request}); f.next(); {
+		if f.kind != protowire.BytesType || f.field != fieldClaim && f.field != fieldAttach {
+			continue
+		}
+		claim := f.field == fieldClaim
+		for part := (fields{rest: f.bytes}); part.next(); {
+			switch {
+			case part.kind != protowire.BytesType:
+			case claim && part.field == fieldTargets:
+				n++
+			case !claim && part.field == fieldLapsed:
+				n++
+				ids += varints(part.bytes) // at least as many as ids, packed or not
+			}
+		}
+	}
+	return n, ids
+}
+
 // varints returns how many varints text has at most: the last byte of each has its high bit clear.
 func varints(text []byte) int {
 	n := 0
@@ -66,25 +79,6 @@ func varints(text []byte) int {
 		n += int(^b >> 7)
 	}
 	return n
-}
-
-// eachField calls do with each length-delimited field of a message, up to the first invalid one.
-func eachField(message []byte, do func(protowire.Number, []byte)) {
-	for len(message) > 0 {
-		number, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return
-		}
-		message = message[n:]
-		if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
-			return
-		}
-		if kind == protowire.BytesType {
-			value, _ := protowire.ConsumeBytes(message)
-			do(number, value)
-		}
-		message = message[n:]
-	}
 }
 
 // A Field is the number of a field of a frame.
