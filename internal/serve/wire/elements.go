@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -33,12 +34,13 @@ func CheckElements(message []byte) (n int, err error) {
 		return 0, nil
 	}
 	ids := 0
-	for f := (fields{rest: message}); f.next(); {
-		if f.kind != protowire.BytesType {
+	for len(message) > 0 {
+		field, element, rest := skim(message)
+		if message = rest; field == 0 {
 			continue
 		}
-		if n++; f.field == fieldRequests {
-			within, named := requestElements(f.bytes)
+		if n++; field == fieldRequests {
+			within, named := requestElements(element)
 			n, ids = n+within, ids+named
 		}
 	}
@@ -53,23 +55,61 @@ func CheckElements(message []byte) (n int, err error) {
 
 // requestElements counts the targets or lapses of a request, and the ids of the lapses.
 func requestElements(request []byte) (n, ids int) {
-	for f := (fields{rest: request}); f.next(); {
-		if f.kind != protowire.BytesType || f.field != fieldClaim && f.field != fieldAttach {
+	for len(request) > 0 {
+		method, part, rest := skim(request)
+		if request = rest; method != fieldClaim && method != fieldAttach {
 			continue
 		}
-		claim := f.field == fieldClaim
-		for part := (fields{rest: f.bytes}); part.next(); {
+		for len(part) > 0 {
+			field, listed, rest := skim(part)
+			part = rest
 			switch {
-			case part.kind != protowire.BytesType:
-			case claim && part.field == fieldTargets:
+			case method == fieldClaim && field == fieldTargets:
 				n++
-			case !claim && part.field == fieldLapsed:
+			case method == fieldAttach && field == fieldLapsed:
 				n++
-				ids += varints(part.bytes) // at least as many as ids, packed or not
+				ids += varints(listed) // at least as many as ids, packed or not
 			}
 		}
 	}
 	return n, ids
+}
+
+// skim returns the number and the content of the next field of a message if that is length-delimited,
+// else 0; and the rest of the message, which is empty behind an invalid field. It goes on behind some
+// fields that fields refuses.
+func skim(message []byte) (field uint64, content, rest []byte) {
+	tag, at := uint64(message[0]), 1
+	if tag >= 0x80 {
+		if tag, at = binary.Uvarint(message); at <= 0 {
+			return 0, nil, nil
+		}
+	}
+	switch protowire.Type(tag & 7) {
+	case protowire.VarintType:
+		for at < len(message) && message[at] >= 0x80 {
+			at++
+		}
+		return 0, nil, message[min(at+1, len(message)):]
+	case protowire.BytesType:
+		size, n := uint64(0), 0
+		if at < len(message) && message[at] < 0x80 {
+			size, n = uint64(message[at]), 1
+		} else if size, n = binary.Uvarint(message[at:]); n <= 0 {
+			return 0, nil, nil
+		}
+		if at += n; size > uint64(len(message)-at) {
+			return 0, nil, nil
+		}
+		end := at + int(size)
+		return tag >> 3, message[at:end], message[end:]
+	default:
+		n := protowire.ConsumeFieldValue(protowire.Number(tag>>3), protowire.Type(tag&7), message[at:])
+		if n < 0 {
+			return 0, nil, nil
+		}
+		return 0, nil, message[at+n:]
+	}
 }
 
 // varints returns how many varints text has at most: the last byte of each has its high bit clear.
