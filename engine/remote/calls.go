@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
@@ -15,6 +16,10 @@ type call struct {
 	want    lockkeeper.Want // of a claim
 	due     time.Time       // sweep ends the call then; zero: its context does
 	home    *sync.Pool      // of calls that are used again
+
+	relies   [2]*endWatch       // see rely
+	graceful *roundtrip.Context // of ends
+
 	answer
 }
 
@@ -41,6 +46,7 @@ func (e *Engine) newCall() *call {
 // free lets another caller use the call, whose answer has come.
 func (cl *call) free() {
 	cl.answer, cl.want, cl.session, cl.due = answer{}, lockkeeper.Want{}, "", time.Time{}
+	cl.relies, cl.graceful = [2]*endWatch{}, nil
 	cl.home.Put(cl)
 }
 
@@ -126,6 +132,7 @@ func (cs *calls) remove(number uint64) bool {
 	switch {
 	case cl != nil:
 		cs.open--
+		cl.relyNoMore()
 	case l != nil:
 		cs.lists--
 	default:

@@ -42,6 +42,7 @@ type conn struct {
 	// Guarded by the lock.
 	calls calls
 	crowd int // answers of the latest frame that has any: so many callers may call again at once
+	ends  endWatches
 	names bindings
 	timer *time.Timer // calls sweep; nil until a call has a deadline
 	sweep time.Time   // when it does so next; zero: it does not
@@ -102,14 +103,14 @@ func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 	case wire.MethodClaim:
 		cl.want = *m.want // it completes the answer
 	}
-	var ends [2]context.Context
-	ends, cl.due = endsOf(ctx)
+	ends := endsOf(ctx)
+	cl.due = ends.due
 	frames, sent := c.Frames(), time.Now()
-	reads, err := c.send(ctx, m, cl, sent)
+	reads, err := c.send(ctx, m, cl, &ends, sent)
 	if err != nil {
 		return nil, err
 	}
-	if !(reads && c.read(cl, ends)) && !c.wait(ctx, cl, ends, m.Number) {
+	if !(reads && c.read(cl, &ends)) && !c.wait(cl, &ends, m.Number) {
 		c.suspect(ctx, frames, sent)
 		return nil, c.unanswered(ctx.Err())
 	}
@@ -117,7 +118,7 @@ func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 	if err == nil {
 		return cl, nil
 	}
-	if err == errDue {
+	if err == errOver {
 		c.suspect(ctx, frames, sent)
 		err = c.unanswered(cmp.Or(ctx.Err(), context.DeadlineExceeded))
 	}
@@ -135,17 +136,23 @@ func (c *conn) unanswered(cause error) error {
 }
 
 // wait waits until a call is answered. It returns false if one of the contexts ends first.
-func (c *conn) wait(ctx context.Context, cl *call, ends [2]context.Context, number uint64) bool {
+func (c *conn) wait(cl *call, e *ends, number uint64) bool {
+	if e.contexts == ([2]context.Context{}) {
+		<-cl.done
+		return true
+	}
 	var ended, closed <-chan struct{}
-	ended = ends[0].Done()
-	if ends[1] != nil {
-		closed = ends[1].Done()
+	if e.contexts[0] != nil {
+		ended = e.contexts[0].Done()
+	}
+	if e.contexts[1] != nil {
+		closed = e.contexts[1].Done()
 	}
 	select {
 	case <-cl.done:
 		return true
 	case <-ended:
-		if c.outlive(ctx, cl, number) {
+		if c.outlive(e, cl, number) {
 			select {
 			case <-cl.done:
 				return true
@@ -161,8 +168,8 @@ func (c *conn) wait(ctx context.Context, cl *call, ends [2]context.Context, numb
 	return true
 }
 
-// errDue marks a call that sweep ended.
-var errDue = errors.New("the call's deadline has passed")
+// errOver marks a call that ended before its answer: sweep, or the watch of a context, has ended it.
+var errOver = errors.New("the call has ended before its answer")
 
 // watch makes expire run when the call is due. The lock is held.
 func (c *conn) watch(cl *call) {
@@ -190,7 +197,7 @@ func (c *conn) expire() {
 	}
 	c.Unlock()
 	for _, cl := range due {
-		cl.err = errDue
+		cl.err = errOver
 		cl.done <- struct{}{}
 	}
 }
@@ -215,7 +222,7 @@ var errCalls = errors.New("too many calls are open")
 // While few calls are open, the caller itself writes the request, which saves a switch to the writing
 // goroutine. But the callers that a frame with many answers has woken call again one after the other:
 // their requests go by one write of that goroutine, not the first few by a write each.
-func (c *conn) send(ctx context.Context, m *request, cl *call, now time.Time) (reads bool, err error) {
+func (c *conn) send(ctx context.Context, m *request, cl *call, e *ends, now time.Time) (reads bool, err error) {
 	if err := c.Begin(ctx); err != nil {
 		return false, unavailable(c.explain(err))
 	}
@@ -225,6 +232,7 @@ func (c *conn) send(ctx context.Context, m *request, cl *call, now time.Time) (r
 		return false, unavailable(errCalls)
 	}
 	c.watch(cl)
+	c.rely(cl, e)
 	m.Number = number
 	c.names.name(&m.Call)
 	if !m.put(&c.Out) {
@@ -309,6 +317,9 @@ func (c *conn) failed(cause error) {
 	c.calls = calls{}
 	if c.timer != nil {
 		c.timer.Stop()
+	}
+	for k := range c.ends {
+		c.unwatch(k)
 	}
 	c.follow() // for the end of the stream
 	c.Unlock()

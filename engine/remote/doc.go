@@ -79,10 +79,18 @@
 // the receiver, which alone calls notify and ends connections. Reading goes on where an interrupted
 // read stopped, so a caller that leaves loses no byte of a frame.
 //
-// # Deadlines
+// # Writing
+//
+// While few calls are open, a caller writes its request itself, as the receiver would have to wake the
+// writing goroutine for it. But the callers that a frame with many answers has woken leave their
+// requests to that goroutine, which sends them by one write.
+//
+// # Ends of calls
 //
 // The calls of a Client have no timers of their own (package roundtrip). One timer for each
-// connection ends the calls that are due.
+// connection ends the calls that are due. Nor does each caller wait for its context if the calls of
+// the connection usually have the same one: the connection watches that, and ends the open calls that
+// have it.
 //
 // A call whose caller gives up goes on for the grace of that caller, if it has one: the connection
 // then makes it due at the end of the grace. An answer in that time says for certain what became of

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
@@ -41,9 +40,7 @@ type lead struct {
 
 	// The reader's own.
 	frames   frames
-	arrivals []arrival       // the answers of the frame at hand
-	life     <-chan struct{} // of the client whose caller read last; its end kicks
-	unlife   func() bool     // stops that; may be nil
+	arrivals []arrival // the answers of the frame at hand
 }
 
 // follow makes the receiver the reader, if nobody is. The lock is held.
@@ -123,8 +120,8 @@ func (c *conn) note(s *lockkeeper.Status) {
 
 // read reads frames in the caller's goroutine until its call is answered, or until it has to hand
 // over. It reports whether the call is answered.
-func (c *conn) read(cl *call, ends [2]context.Context) bool {
-	defer c.watchEnds(ends)()
+func (c *conn) read(cl *call, e *ends) bool {
+	defer c.watchEnds(e)()
 	for {
 		message, err := c.next()
 		if err == nil && answersOnly(message) {
@@ -165,35 +162,30 @@ func (c *conn) finish() {
 	}
 }
 
-// watchEnds makes the ends of contexts kick the caller that reads. The caller calls stop when it
-// has left. The life of a client stays watched until the receiver reads again: the next call mostly
-// has it, too.
-func (c *conn) watchEnds(ends [2]context.Context) (stop func() bool) {
+// watchEnds makes the ends of contexts that the connection does not watch kick the caller that reads.
+// The caller calls stop when it has left.
+func (c *conn) watchEnds(e *ends) (stop func()) {
+	if e.contexts == ([2]context.Context{}) {
+		return func() {}
+	}
 	kick := func() {
 		c.Lock()
 		c.kick()
 		c.Unlock()
 	}
-	switch life := ends[1]; {
-	case life == nil:
-	case life.Done() != c.lead.life:
-		c.unwatch()
-		c.lead.life, c.lead.unlife = life.Done(), context.AfterFunc(life, kick)
-	case life.Err() != nil:
-		kick() // it ended before this caller read
+	var stops [2]func() bool
+	for k, ctx := range e.contexts {
+		if ctx != nil {
+			stops[k] = context.AfterFunc(ctx, kick)
+		}
 	}
-	if ends[0].Done() == nil {
-		return func() bool { return true }
+	return func() {
+		for _, stop := range stops {
+			if stop != nil {
+				stop()
+			}
+		}
 	}
-	return context.AfterFunc(ends[0], kick)
-}
-
-// unwatch stops watching the life of a client.
-func (c *conn) unwatch() {
-	if c.lead.unlife != nil {
-		c.lead.unlife()
-	}
-	c.lead.life, c.lead.unlife = nil, nil
 }
 
 // next reads a frame. Only the reader calls it.
@@ -225,7 +217,6 @@ func (c *conn) await() ([]byte, error) {
 // awaitTurn returns when the receiver is the reader again: a caller has handed over, or no call was
 // sent for a while.
 func (c *conn) awaitTurn() (message []byte, err error) {
-	defer c.unwatch()
 	pause := time.NewTicker(briskGap)
 	defer pause.Stop()
 	seen := uint64(0)
@@ -263,35 +254,4 @@ func answersOnly(message []byte) bool {
 		}
 	}
 	return e.Err() == nil
-}
-
-// endsOf returns the contexts that end a call, and when it is due; a zero due leaves its deadline
-// to ctx.
-func endsOf(ctx context.Context) (ends [2]context.Context, due time.Time) {
-	own, ok := ctx.(*roundtrip.Context)
-	if !ok {
-		return [2]context.Context{ctx}, time.Time{}
-	}
-	ends[0], ends[1] = own.Ends()
-	due, _ = own.Deadline()
-	return ends, due
-}
-
-// outlive lets a call go on for the grace of its caller, whose context has ended. It reports false
-// if there is none.
-func (c *conn) outlive(ctx context.Context, cl *call, number uint64) bool {
-	own, ok := ctx.(*roundtrip.Context)
-	if !ok {
-		return false
-	}
-	until, ok := own.Outlive()
-	if ok {
-		c.Lock()
-		if open, _ := c.calls.find(number); open != nil {
-			cl.due = until
-			c.watch(cl)
-		}
-		c.Unlock()
-	}
-	return ok
 }

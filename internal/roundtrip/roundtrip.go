@@ -67,6 +67,9 @@ func New(caller, life context.Context, due time.Time, grace *Grace) *Context {
 // both, and for the deadline, needs no Done. After the end of the caller it calls Outlive.
 func (c *Context) Ends() (caller, life context.Context) { return c.caller, c.life }
 
+// HasGrace reports whether the call may go on after the end of its caller.
+func (c *Context) HasGrace() bool { return c.grace != nil }
+
 // Outlive reports until when the call goes on after the end of its caller; false if it does not.
 func (c *Context) Outlive() (until time.Time, ok bool) {
 	if c.grace == nil {
