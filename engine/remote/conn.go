@@ -61,9 +61,10 @@ func newConn(e *Engine, nc net.Conn, in *bufio.Reader, g lockkeeper.Guarantees) 
 	return c
 }
 
-// A request is a call with the argument of its method.
+// A request is a call with the argument of its method. It has pointers alone, so that the arguments can
+// stay on the stack of the caller: nothing keeps what a request points to.
 type request struct {
-	wire.Call
+	*wire.Call
 	session *lockkeeper.Session // of MethodAttach
 	want    *lockkeeper.Want    // of MethodClaim
 	ending  *lockkeeper.Ending  // of MethodEnd
@@ -74,16 +75,15 @@ type request struct {
 func (m *request) put(out *wire.Outbox) bool {
 	switch m.Method {
 	case wire.MethodAttach:
-		return out.PutAttach(&m.Call, m.session)
+		return out.PutAttach(m.Call, m.session)
 	case wire.MethodClaim:
-		return out.PutClaim(&m.Call, m.want)
+		return out.PutClaim(m.Call, m.want)
 	case wire.MethodEnd:
-		return out.PutEnd(&m.Call, m.ending)
+		return out.PutEnd(m.Call, m.ending)
 	case wire.MethodDrain:
-		out.PutRequest(&wire.Request{Call: m.Number, Drain: m.drain, Traceparent: m.Traceparent})
-		return true
+		return out.PutDrain(m.Call, m.drain)
 	default:
-		return out.PutPlain(&m.Call)
+		return out.PutPlain(m.Call)
 	}
 }
 
@@ -234,9 +234,9 @@ func (c *conn) send(ctx context.Context, m *request, cl *call, e *ends, now time
 	c.watch(cl)
 	c.rely(cl, e)
 	m.Number = number
-	c.names.name(&m.Call)
+	c.names.name(m.Call)
 	if !m.put(&c.Out) {
-		c.names.unname(&m.Call)
+		c.names.unname(m.Call)
 		c.calls.remove(number)
 		c.End(false)
 		return false, lockkeeper.Invalid("the request is larger than a server takes, which is %d bytes", wire.MaxFrame)

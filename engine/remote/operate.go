@@ -10,7 +10,7 @@ import (
 // About returns the state of the server, and the identity that it knows this client by. ErrInvalid if
 // the server is too old to know the method.
 func (e *Engine) About(ctx context.Context) (lockkeeper.ServerState, error) {
-	return e.state(ctx, &request{Call: wire.Call{Method: wire.MethodAbout}})
+	return e.state(ctx, &request{Call: &wire.Call{Method: wire.MethodAbout}})
 }
 
 // Drain makes the server refuse new claims, and end once no claim is held or waits; the reason is for
@@ -18,7 +18,7 @@ func (e *Engine) About(ctx context.Context) (lockkeeper.ServerState, error) {
 // is none. Drain returns at once. ErrDenied if the rules do not allow it to this client.
 func (e *Engine) Drain(ctx context.Context, reason, unlessVersion string) (lockkeeper.ServerState, error) {
 	return e.state(ctx, &request{
-		Call:  wire.Call{Method: wire.MethodDrain},
+		Call:  &wire.Call{Method: wire.MethodDrain},
 		drain: &wire.Drain{Reason: reason, UnlessVersion: unlessVersion},
 	})
 }

@@ -95,7 +95,7 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 		return lockkeeper.Lease{}, err
 	}
 	answered := e.subscriptions.attach(s.ID, notify)
-	lease, err := e.lease(ctx, &request{Call: wire.Call{Method: wire.MethodAttach}, session: &s})
+	lease, err := e.lease(ctx, &request{Call: &wire.Call{Method: wire.MethodAttach}, session: &s})
 	if err != nil {
 		answered(nil)
 		return lockkeeper.Lease{}, err
@@ -106,7 +106,7 @@ func (e *Engine) Attach(ctx context.Context, s lockkeeper.Session, notify func([
 
 // Renew implements lockkeeper.Engine.
 func (e *Engine) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
-	lease, err := e.lease(ctx, &request{Call: wire.Call{Method: wire.MethodRenew, Key: k}})
+	lease, err := e.lease(ctx, &request{Call: &wire.Call{Method: wire.MethodRenew, Key: k}})
 	if err == nil {
 		e.subscriptions.renewed(&lease)
 	}
@@ -134,7 +134,7 @@ func (e *Engine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 	if err := w.Check(); err != nil {
 		return lockkeeper.Status{}, err
 	}
-	cl, err := e.call(ctx, &request{Call: wire.Call{Method: wire.MethodClaim, Key: k}, want: &w})
+	cl, err := e.call(ctx, &request{Call: &wire.Call{Method: wire.MethodClaim, Key: k}, want: &w})
 	if err != nil {
 		return lockkeeper.Status{}, err
 	}
@@ -150,7 +150,7 @@ func (e *Engine) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.En
 	if err := ending.Check(); err != nil {
 		return err
 	}
-	cl, err := e.call(ctx, &request{Call: wire.Call{Method: wire.MethodEnd, Key: k}, ending: &ending})
+	cl, err := e.call(ctx, &request{Call: &wire.Call{Method: wire.MethodEnd, Key: k}, ending: &ending})
 	if err == nil {
 		cl.free()
 	}

@@ -82,16 +82,19 @@ func TestHandWrittenBytesAreThoseOfGeneratedCode(t *testing.T) {
 	for i := range 1000 {
 		v := randomValues(r, i > 0)
 		m := v.request()
+		drain := &Drain{Reason: v.Want.Note, UnlessVersion: v.Want.As}
 		requests := map[Method]func(*Outbox){
 			MethodClaim:  func(o *Outbox) { o.PutClaim(&v.Call, &v.Want) },
 			MethodEnd:    func(o *Outbox) { o.PutEnd(&v.Call, &v.Ending) },
 			MethodAttach: func(o *Outbox) { o.PutAttach(&v.Call, &v.Session) },
 			MethodRenew:  func(o *Outbox) { o.PutPlain(&v.Call) },
 			MethodPing:   func(o *Outbox) { o.PutPlain(&v.Call) },
+			MethodDrain:  func(o *Outbox) { o.PutDrain(&v.Call, drain) },
 		}
 		for method, put := range requests {
 			v.Call.Method = method
-			m.Claim, m.End, m.Attach, m.Renew, m.Ping = nil, nil, nil, method == MethodRenew, method == MethodPing
+			m.Claim, m.End, m.Attach, m.Drain = nil, nil, nil, nil
+			m.Renew, m.Ping = method == MethodRenew, method == MethodPing
 			switch method {
 			case MethodClaim:
 				m.Claim = NewWant(&v.Want)
@@ -99,6 +102,8 @@ func TestHandWrittenBytesAreThoseOfGeneratedCode(t *testing.T) {
 				m.End = NewEnding(&v.Ending)
 			case MethodAttach:
 				m.Attach = NewSession(&v.Session)
+			case MethodDrain:
+				m.Drain = drain
 			}
 			if message := written(t, v, put, func(o *Outbox) { o.PutRequest(m) }); !sameRequests(t, message) {
 				t.Fatalf("%x is refused", message)

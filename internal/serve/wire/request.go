@@ -58,6 +58,14 @@ func (o *Outbox) PutAttach(c *Call, s *lockkeeper.Session) bool {
 	return o.finish(appendText(b, 14, c.Traceparent), begin)
 }
 
+// PutDrain adds a request to drain the server, as PutClaim does.
+func (o *Outbox) PutDrain(c *Call, d *Drain) bool {
+	b, begin := o.begin(tagRequests, 1)
+	b, at := open(appendCall(b, c), protowire.Number(MethodDrain))
+	b = closeAt(appendText(appendText(b, 1, d.GetReason()), 2, d.GetUnlessVersion()), at)
+	return o.finish(appendText(b, 14, c.Traceparent), begin)
+}
+
 // PutPlain adds a request whose method has no argument, as PutClaim does.
 func (o *Outbox) PutPlain(c *Call) bool {
 	b, begin := o.begin(tagRequests, 1)
