@@ -69,7 +69,8 @@ func (k *Keeper) stepFirstClaim(lease lockkeeper.Lease, w lockkeeper.Want) ([]lo
 // BeginClaim implements lockkeeper.GroupCommitter.
 func (k *Keeper) BeginClaim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status,
 	lockkeeper.Commit, error) {
-	st, commit, err := k.claim(ctx, key, w)
+	var st lockkeeper.Status
+	commit, err := k.claim(ctx, &key, &w, &st)
 	later, err := k.decided(commit, err)
 	if err != nil {
 		st = lockkeeper.Status{}

@@ -117,28 +117,29 @@ func (k *Keeper) renew(ctx context.Context, key lockkeeper.Key) (lockkeeper.Leas
 }
 
 // Claim implements lockkeeper.Engine.
-func (k *Keeper) Claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
-	st, commit, err := k.claim(ctx, key, w)
+func (k *Keeper) Claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Want) (st lockkeeper.Status, err error) {
+	commit, err := k.claim(ctx, &key, &w, &st)
 	if err = k.safely(ctx, commit, err); err != nil {
-		return lockkeeper.Status{}, err
+		st = lockkeeper.Status{}
 	}
-	return st, nil
+	return st, err
 }
 
-// claim is Claim up to the commit that the answer waits for.
-func (k *Keeper) claim(ctx context.Context, key lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, *Commit, error) {
-	if err := k.guarantees.Refuse(&w); err != nil {
-		return lockkeeper.Status{}, nil, err
+// claim is Claim up to the commit that the answer waits for. It writes the answer to st.
+func (k *Keeper) claim(ctx context.Context, key *lockkeeper.Key, w *lockkeeper.Want, st *lockkeeper.Status) (*Commit,
+	error) {
+	if err := k.guarantees.Refuse(w); err != nil {
+		return nil, err
 	}
 	if err := k.lock(ctx, true); err != nil {
-		return lockkeeper.Status{}, nil, err
+		return nil, err
 	}
-	k.beforeClaim(key, &w)
-	k.command.Op, k.command.Key, k.command.Want = table.Claim, key, w
+	k.beforeClaim(*key, w)
+	k.command.Op, k.command.Key, k.command.Want = table.Claim, *key, *w
 	reply, err := k.table.Step(&k.command)
+	*st = reply.Status
 	news, commit := k.gatherStep("", err)
-	commit = k.unlockDecided(news, commit, err)
-	return reply.Status, commit, err
+	return k.unlockDecided(news, commit, err), err
 }
 
 // End implements lockkeeper.Engine. With a log, Release and Leave return at once. If a crash loses
