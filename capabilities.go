@@ -120,6 +120,8 @@ type ClusterNode interface {
 	// Nodes returns what clients have to know of the cluster, and a channel that is closed when that
 	// has changed. It returns at once.
 	Nodes() (ClusterNodes, <-chan struct{})
+	// Cluster returns the cluster as this node knows it, for operators. It returns at once.
+	Cluster() ClusterStatus
 }
 
 // ClusterNodes is what a node of a cluster states to its clients.
@@ -170,4 +172,7 @@ type ServerState struct {
 	Trouble     string // why its engine can accept no claims at present; "" if it can
 	Already     bool   // of Drain: the server has the version that was named, so nothing changed
 	Began       bool   // of Drain: this request began it
+	// Cluster is the one to which the server belongs; nil without one, and for callers that may not
+	// look at everything.
+	Cluster *ClusterStatus
 }

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
+	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
@@ -45,19 +44,30 @@ has not been reached since it joined.`,
 }
 
 func (a *app) clusterLs(ctx context.Context, o *clusterOptions, asJSON bool) error {
-	var s quorumlock.ClusterStatus
+	var s lockkeeper.ClusterStatus
 	if err := o.ask(ctx, statusVerb, nil, &s); err != nil {
 		return err
 	}
 	if asJSON {
-		return json.NewEncoder(a.stdout).Encode(clusterJSON(&s))
+		return json.NewEncoder(a.stdout).Encode(s)
 	}
 	return drawCluster(a.stdout, &s)
 }
 
 // drawCluster writes the cluster for people.
-func drawCluster(to io.Writer, s *quorumlock.ClusterStatus) error {
+func drawCluster(to io.Writer, s *lockkeeper.ClusterStatus) error {
 	fmt.Fprintf(to, "%s\n", clusterLine(s))
+	if err := drawNodes(to, s); err != nil {
+		return err
+	}
+	for _, text := range s.Alarms {
+		fmt.Fprintf(to, "alarm: %s\n", text)
+	}
+	return nil
+}
+
+// drawNodes writes a table of the nodes.
+func drawNodes(to io.Writer, s *lockkeeper.ClusterStatus) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -67,17 +77,11 @@ func drawCluster(to io.Writer, s *quorumlock.ClusterStatus) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\trank %s\t%s\t%s\t%s\n", n.Name, roleText(n), n.Rank, reachText(n, s.Node), n.Address, clients)
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for _, text := range s.Alarms {
-		fmt.Fprintf(to, "alarm: %s\n", text)
-	}
-	return nil
+	return w.Flush()
 }
 
 // clusterLine is the state of the cluster in a line.
-func clusterLine(s *quorumlock.ClusterStatus) string {
+func clusterLine(s *lockkeeper.ClusterStatus) string {
 	text := string(s.State)
 	if s.Since > 0 {
 		text += " for " + duration.Elapsed(s.Since)
@@ -94,14 +98,14 @@ func clusterLine(s *quorumlock.ClusterStatus) string {
 	return fmt.Sprintf("%s, in term %d; this is %s, at change %d", text, s.Term, s.Node, s.Applied)
 }
 
-func roleText(n *quorumlock.NodeStatus) string {
+func roleText(n *lockkeeper.NodeStatus) string {
 	if n.Leads {
 		return "leader"
 	}
 	return string(n.Role)
 }
 
-func reachText(n *quorumlock.NodeStatus, own string) string {
+func reachText(n *lockkeeper.NodeStatus, own string) string {
 	switch {
 	case n.Name == own:
 		return "this node"
@@ -110,26 +114,3 @@ func reachText(n *quorumlock.NodeStatus, own string) string {
 	}
 	return "not reached for " + duration.Elapsed(n.Silent)
 }
-
-// clusterJSON returns the status in JSON for programs: with durations in seconds, and ranks as people
-// write them.
-func clusterJSON(s *quorumlock.ClusterStatus) any {
-	type node struct {
-		quorumlock.NodeStatus
-		Rank   string  `json:"rank"`
-		Silent float64 `json:"silent"`
-	}
-	out := struct {
-		*quorumlock.ClusterStatus
-		Since float64 `json:"since"`
-		Nodes []node  `json:"nodes"`
-	}{ClusterStatus: s, Since: seconds(s.Since)}
-	for i := range s.Nodes {
-		n := s.Nodes[i]
-		out.Nodes = append(out.Nodes, node{NodeStatus: n, Rank: n.Rank.String(), Silent: seconds(n.Silent)})
-	}
-	return out
-}
-
-// seconds rounds to milliseconds.
-func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }

@@ -170,3 +170,6 @@ type joinTokenRow struct {
 	Left   float64 `json:"left"` // seconds; 0: it has ended
 	UsedBy string  `json:"used_by,omitempty"`
 }
+
+// seconds rounds to milliseconds.
+func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }

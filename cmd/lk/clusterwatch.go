@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
 	"github.com/lockkeeper/lockkeeper/internal/serve/observe"
 )
 
@@ -40,13 +39,13 @@ func (s *service) clusterConcern() func() lockkeeper.Finding {
 }
 
 // clusterFinding says whether a node can answer calls. Everybody may read it, so it names no nodes.
-func clusterFinding(s *quorumlock.ClusterStatus) lockkeeper.Finding {
+func clusterFinding(s *lockkeeper.ClusterStatus) lockkeeper.Finding {
 	f := lockkeeper.Finding{
 		Check:  "cluster",
 		Detail: fmt.Sprintf("%s: %s of a majority of %d reached", s.State, plural(s.Live, "voter"), s.Majority),
 	}
 	switch {
-	case s.State != quorumlock.StateReady:
+	case s.State != lockkeeper.NodeReady:
 		f.Grade, f.Remedy = lockkeeper.Broken, "lk cluster ls on this machine says which nodes are missing: start them"
 	case len(s.Alarms) > 0:
 		f.Grade, f.Remedy = lockkeeper.Doubtful, "lk cluster ls on this machine says what to do"
@@ -61,7 +60,7 @@ func (s *service) clusterGauges() []observe.Gauge {
 		return nil
 	}
 	var all []observe.Gauge
-	add := func(name, help string, value func(*quorumlock.ClusterStatus) float64) {
+	add := func(name, help string, value func(*lockkeeper.ClusterStatus) float64) {
 		all = append(all, observe.Gauge{
 			Name: "lockkeeper_cluster_" + name,
 			Help: help,
@@ -71,36 +70,38 @@ func (s *service) clusterGauges() []observe.Gauge {
 			},
 		})
 	}
-	for _, state := range []quorumlock.State{quorumlock.StateStarting, quorumlock.StateNoQuorum, quorumlock.StateStopped} {
+	for _, state := range []lockkeeper.NodeState{
+		lockkeeper.NodeStarting, lockkeeper.NodeNoQuorum, lockkeeper.NodeStopped,
+	} {
 		add(stateName[state], "1 while the state of this node is: "+string(state)+".",
-			func(c *quorumlock.ClusterStatus) float64 { return oneIf(c.State == state) })
+			func(c *lockkeeper.ClusterStatus) float64 { return oneIf(c.State == state) })
 	}
 	add("leads", "1 while this node leads its cluster.",
-		func(c *quorumlock.ClusterStatus) float64 { return oneIf(c.Leader == c.Node) })
+		func(c *lockkeeper.ClusterStatus) float64 { return oneIf(c.Leader == c.Node) })
 	add("voters_wanted", "How many nodes should vote.",
-		func(c *quorumlock.ClusterStatus) float64 { return float64(c.Voters) })
+		func(c *lockkeeper.ClusterStatus) float64 { return float64(c.Voters) })
 	add("voters_reached", "Voters that this node reaches, itself included.",
-		func(c *quorumlock.ClusterStatus) float64 { return float64(c.Live) })
+		func(c *lockkeeper.ClusterStatus) float64 { return float64(c.Live) })
 	add("voters_needed", "Voters that a majority has.",
-		func(c *quorumlock.ClusterStatus) float64 { return float64(c.Majority) })
+		func(c *lockkeeper.ClusterStatus) float64 { return float64(c.Majority) })
 	add("nodes", "Nodes of the cluster.",
-		func(c *quorumlock.ClusterStatus) float64 { return float64(len(c.Nodes)) })
+		func(c *lockkeeper.ClusterStatus) float64 { return float64(len(c.Nodes)) })
 	add("alarms", "What lk cluster ls shows as alarms.",
-		func(c *quorumlock.ClusterStatus) float64 { return float64(len(c.Alarms)) })
+		func(c *lockkeeper.ClusterStatus) float64 { return float64(len(c.Alarms)) })
 	add("term", "Rises with every election of a leader.",
-		func(c *quorumlock.ClusterStatus) float64 { return float64(c.Term) })
+		func(c *lockkeeper.ClusterStatus) float64 { return float64(c.Term) })
 	add("applied", "Number of the latest change that this node has.",
-		func(c *quorumlock.ClusterStatus) float64 { return float64(c.Applied) })
+		func(c *lockkeeper.ClusterStatus) float64 { return float64(c.Applied) })
 	add("no_quorum_seconds", "For how long this node has had no contact with a leader.",
-		func(c *quorumlock.ClusterStatus) float64 { return c.Since.Round(time.Millisecond).Seconds() })
+		func(c *lockkeeper.ClusterStatus) float64 { return c.Since.Round(time.Millisecond).Seconds() })
 	return all
 }
 
 // stateName names the states of a node in metrics.
-var stateName = map[quorumlock.State]string{
-	quorumlock.StateStarting: "starting",
-	quorumlock.StateNoQuorum: "no_quorum",
-	quorumlock.StateStopped:  "stopped",
+var stateName = map[lockkeeper.NodeState]string{
+	lockkeeper.NodeStarting: "starting",
+	lockkeeper.NodeNoQuorum: "no_quorum",
+	lockkeeper.NodeStopped:  "stopped",
 }
 
 func oneIf(yes bool) float64 {

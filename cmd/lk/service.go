@@ -176,7 +176,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy, l net.Listene
 	s.wire = s.wireServer(e)
 	if o.onHTTP().text != httpOff {
 		s.web = httpapi.New(s.gate, httpapi.Options{
-			Logger: s.log, Hosts: o.hostNames, Version: version(), Drain: s.drain, About: s.aboutHTTP,
+			Logger: s.log, Hosts: o.hostNames, Version: version(), Drain: s.drain, About: s.aboutHTTP, Cluster: s.cluster(),
 			Open:    map[string]http.Handler{"GET /healthz": s.health.Live(), "GET /readyz": s.health.Ready()},
 			Private: map[string]http.Handler{"GET /metrics": s.metrics.Handler()}, Trace: tracing.WithParent,
 		}).Server()
@@ -364,6 +364,10 @@ func (s *service) drain(reason string) {
 // about returns the state of the server. Its counts may be a moment old.
 func (s *service) about(ctx context.Context) lockkeeper.ServerState {
 	state := lockkeeper.ServerState{Version: version(), Sessions: int64(s.sessions()), Trouble: s.health.Trouble()}
+	if s.node != nil {
+		now := s.node.Cluster()
+		state.Cluster = &now
+	}
 	if s.watch != nil {
 		held, waiting := s.watch.Counts()
 		state.Held, state.Waiting = int64(held), int64(waiting)
@@ -380,6 +384,14 @@ func (s *service) about(ctx context.Context) lockkeeper.ServerState {
 		}
 	}
 	return state
+}
+
+// cluster returns what describes the cluster of the served node; nil without one.
+func (s *service) cluster() func() lockkeeper.ClusterStatus {
+	if s.node == nil {
+		return nil
+	}
+	return s.node.Cluster
 }
 
 // aboutHTTP is about, for HTTP.

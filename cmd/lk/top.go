@@ -32,6 +32,9 @@ Keys: ? lists them, / filters, Enter shows the queue of a path, w says why it is
 x revokes a claim, f freezes a path, t ends a freeze, q quits. What an operator does is
 confirmed first, with the reason.
 
+Over a server of a cluster it shows who leads and how many voters are reached, and alarms;
+n shows the nodes. The rules must let you look at everything.
+
 While the engine can't be reached, lk top shows the last state as old, with its age, and
 goes on when the engine is back. Without a terminal see lk ls --watch.`,
 		Example: `  # the locks of this machine
@@ -186,27 +189,44 @@ func (a *app) doAct(ctx context.Context, act top.Action) error {
 	return client.Thaw(ctx, string(act.Path))
 }
 
-// serverPause is the pause between two questions about the state of the server.
-const serverPause = 5 * time.Second
+// The pause between two questions about the state of the server, which may take serverPause, and about
+// that of a node of a cluster.
+const (
+	serverPause = 5 * time.Second
+	nodePause   = 2 * time.Second
+)
 
-// followServer sends a line about the server, as far as it has something to say, until ctx ends.
+// followServer sends a line about the server and the state of its cluster, as far as they have something
+// to say, until ctx ends.
 func followServer(ctx context.Context, server lockkeeper.ServerClient, send func(any)) {
-	tick := time.NewTicker(serverPause)
-	defer tick.Stop()
 	for ctx.Err() == nil {
 		asking, cancel := context.WithTimeout(ctx, serverPause)
 		state, err := server.About(asking)
 		cancel()
-		text := "" // an engine that can't be reached is the subject of another line
+		text, pause := "", serverPause // an engine that can't be reached is the subject of another line
+		var cluster top.Cluster
 		if err == nil {
 			text = serverLine(state)
 		}
+		if state.Cluster != nil {
+			cluster, pause = topCluster(state.Cluster), nodePause
+		}
 		send(top.Server(text))
+		send(cluster)
+		timer := time.NewTimer(pause)
 		select {
-		case <-tick.C:
+		case <-timer.C:
 		case <-ctx.Done():
 		}
+		timer.Stop()
 	}
+}
+
+// topCluster describes a cluster in the words of lk cluster ls.
+func topCluster(s *lockkeeper.ClusterStatus) top.Cluster {
+	var nodes bytes.Buffer
+	_ = drawNodes(&nodes, s) // a buffer takes everything
+	return top.Cluster{Line: clusterLine(s), Alarms: s.Alarms, Nodes: nodes.String()}
 }
 
 // serverLine: "engine cluster, 12 sessions, 3 connections; you are ann".

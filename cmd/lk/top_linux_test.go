@@ -1,6 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -54,6 +58,37 @@ func TestTopAtTerminal(t *testing.T) {
 	s.shows(`next: $`) // the screen of before
 	s.types("echo code=$?", "Enter")
 	s.shows(`code=0`)
+}
+
+// An operator at lk top sees the nodes of a cluster, and which one is lost.
+func TestTopShowsNodes(t *testing.T) {
+	s := startScreen(t)
+	folder := t.TempDir()
+	lk := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("lk", args...).CombinedOutput(); err != nil {
+			t.Fatalf("lk %v: %v\n%s", args, err, out)
+		}
+	}
+	one, two, token := filepath.Join(folder, "one"), filepath.Join(folder, "two"), filepath.Join(folder, "token")
+	host := fmt.Sprintf("127.%d.%d", 100+os.Getpid()/250%100, os.Getpid()%250) // of this process alone
+	lk("cluster", "init", "--data", one, "--name", "one", "--peers", host+".1")
+	first := startServer(t, folder, "--data", one, "--http", "off")
+	t.Cleanup(func() { first.stop(t) })
+	s.types("lk top "+first.url, "Enter")
+	s.shows(`\nengine quorum, .*\ncluster ready: 1 voter of a majority of 1 reached; one leads, in term \d+; this is one`)
+	lk("cluster", "token", "--data", one, "--out", token)
+	second := startServer(t, t.TempDir(), "--data", two, "--http", "off", "--join", token, "--name", "two", "--peers",
+		host+".2")
+	s.types("n")
+	s.shows(`\none +leader +rank 8 +this node .*\ntwo +learner +rank 8 +reached .*\n`)
+	second.cmd.Process.Kill()
+	<-second.ended
+	s.shows(`ALARM \(n: nodes\): node "two", a learner, has not been reached for \S+: (.*\n)+` +
+		`two +learner +rank 8 +not reached for `)
+	s.types("q")
+	s.shows(`ALARM (.*\n)+  PATH .*\n +nothing is held`)
+	s.types("q")
 }
 
 // lk top says what it needs, and at its start what is wrong with the engine; it never takes the

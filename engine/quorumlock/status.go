@@ -5,73 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
-)
-
-// A State says whether a node can answer calls.
-//
-//	starting ──> ready <──> no quorum            stopped: for good, until the process starts again
-type State string
-
-// The states of a node.
-const (
-	// StateStarting: the node has had no contact with a leader since it was opened.
-	StateStarting State = "starting"
-	// StateReady: a leader and this node are in contact, so calls are answered.
-	StateReady State = "ready"
-	// StateNoQuorum: no leader is in contact with this node. Calls wait, and locks are neither granted
-	// nor lost by that.
-	StateNoQuorum State = "no quorum"
-	// StateStopped: the node has found its disk or its state damaged, or needs another version of the
-	// program; see ClusterStatus.Failed.
-	StateStopped State = "stopped"
-)
-
-// A ClusterStatus is the cluster as one node knows it.
-type ClusterStatus struct {
-	Cluster string        `json:"cluster"` // its id
-	Node    string        `json:"node"`    // the name of the node that says so
-	State   State         `json:"state"`   // of that node
-	Since   time.Duration `json:"since"`   // for how long there has been no quorum
-	Failed  string        `json:"failed,omitempty"`
-	Leader  string        `json:"leader,omitempty"` // "": none that the node knows
-	Term    uint64        `json:"term"`             // rises with every election
-	Applied uint64        `json:"applied"`          // the number of the latest change of the log that the node has
-	Rules   uint64        `json:"rules"`            // the version of the rules that the cluster runs under
-
-	Voters   int `json:"voters"`   // how many nodes should vote, if there are enough
-	Majority int `json:"majority"` // how many of the present voters have to live
-	Live     int `json:"live"`     // present voters that the node reaches, itself included
-
-	Nodes  []NodeStatus `json:"nodes"` // by name
-	Alarms []string     `json:"alarms,omitempty"`
-}
-
-// A NodeStatus is one member of the cluster.
-type NodeStatus struct {
-	Name    string `json:"name"`
-	ID      string `json:"id"`      // 16 hexadecimal digits; another one after the loss of its disk
-	Address string `json:"address"` // where other nodes reach it
-	Clients string `json:"clients,omitempty"`
-	Rank    Rank   `json:"rank"`
-	Role    Role   `json:"role"`
-	Leads   bool   `json:"leads"`
-
-	Reached bool          `json:"reached"`         // the node that says so has a connection to it, or is it
-	Silent  time.Duration `json:"silent"`          // for how long it has none
-	Error   string        `json:"error,omitempty"` // of the latest attempt to reach it
-}
-
-// A Role is the part of a node.
-type Role string
-
-// The roles of nodes.
-const (
-	RoleVoter   Role = "voter"   // votes, and may lead
-	RoleLearner Role = "learner" // has all locks, answers callers, and does not vote
-	RoleOutside Role = "outside" // is not in the configuration yet: it was not reached since it joined
 )
 
 // A TokenStatus is a join token that was not removed.
@@ -81,11 +18,16 @@ type TokenStatus struct {
 	UsedBy string        `json:"used_by,omitempty"` // the name of the node that has used it
 }
 
-// Cluster returns the cluster as this node knows it. It waits for nobody.
-func (e *Engine) Cluster() ClusterStatus {
+// Cluster implements lockkeeper.ClusterNode.
+func (e *Engine) Cluster() lockkeeper.ClusterStatus {
 	h := e.host
 	own := h.store.Identity()
-	s := ClusterStatus{Cluster: own.Cluster, Node: own.Name, Voters: defaultVoters}
+	s := lockkeeper.ClusterStatus{
+		Cluster: own.Cluster,
+		Node:    own.Name,
+		Voters:  defaultVoters,
+		Nodes:   []lockkeeper.NodeStatus{},
+	}
 	var v *view
 	var r replica.Status
 	e.node.Look(func(now *replica.Replica) { v, r = viewOf(now), now.Status() })
@@ -119,37 +61,37 @@ func (e *Engine) Cluster() ClusterStatus {
 }
 
 // state returns the state of this node, and for how long it has had no quorum.
-func (e *Engine) state(r *replica.Status) (State, time.Duration) {
+func (e *Engine) state(r *replica.Status) (lockkeeper.NodeState, time.Duration) {
 	since, suspended := e.node.Suspended()
 	switch {
 	case r.Failed != nil:
-		return StateStopped, 0
+		return lockkeeper.NodeStopped, 0
 	case r.Contact:
-		return StateReady, 0
+		return lockkeeper.NodeReady, 0
 	case !e.host.ready.Load():
-		return StateStarting, since
+		return lockkeeper.NodeStarting, since
 	case suspended:
-		return StateNoQuorum, since
+		return lockkeeper.NodeNoQuorum, since
 	}
-	return StateReady, 0
+	return lockkeeper.NodeReady, 0
 }
 
-func (h *host) nodeStatus(n *join.Node, r *replica.Status) NodeStatus {
-	s := NodeStatus{
+func (h *host) nodeStatus(n *join.Node, r *replica.Status) lockkeeper.NodeStatus {
+	s := lockkeeper.NodeStatus{
 		Name:    n.Name,
 		ID:      join.FormatID(n.ID),
 		Address: n.Address.String(),
 		Clients: n.Clients,
-		Rank:    n.Rank,
-		Role:    RoleOutside,
+		Rank:    n.Rank.String(),
+		Role:    lockkeeper.NodeOutside,
 		Leads:   n.ID == r.Leader,
 		Reached: n.ID == r.ID,
 	}
 	switch {
 	case slices.Contains(r.Voters, n.ID):
-		s.Role = RoleVoter
+		s.Role = lockkeeper.NodeVoter
 	case slices.Contains(r.Learners, n.ID):
-		s.Role = RoleLearner
+		s.Role = lockkeeper.NodeLearner
 	}
 	if s.Reached {
 		return s
@@ -168,7 +110,8 @@ func (h *host) nodeStatus(n *join.Node, r *replica.Status) NodeStatus {
 const warnedBefore = 60 * 24 * time.Hour
 
 // alarms returns what an operator has to act on.
-func (h *host) alarms(s *ClusterStatus, nodes []join.Node, v join.View, r *replica.Status) (alarms []string) {
+func (h *host) alarms(s *lockkeeper.ClusterStatus, nodes []join.Node, v join.View,
+	r *replica.Status) (alarms []string) {
 	add := func(format string, args ...any) { alarms = append(alarms, fmt.Sprintf(format, args...)) }
 	if why := h.full.Load(); why != nil {
 		add("the disk of this node is full: %s", *why)

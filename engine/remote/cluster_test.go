@@ -42,6 +42,9 @@ func (n *clusterNode) Nodes() (lockkeeper.ClusterNodes, <-chan struct{}) {
 	return n.stated, n.changed
 }
 
+// Cluster implements lockkeeper.ClusterNode.
+func (*clusterNode) Cluster() lockkeeper.ClusterStatus { return lockkeeper.ClusterStatus{} }
+
 // state makes the node state s to its clients.
 func (n *clusterNode) state(s lockkeeper.ClusterNodes) {
 	n.mu.Lock()

@@ -118,7 +118,7 @@ func (s *serving) await(voters int) error {
 	late := time.After(time.Minute)
 	for {
 		status := s.node.Cluster()
-		if status.State == quorumlock.StateReady && status.Live == voters && len(status.Alarms) == 0 {
+		if status.State == lockkeeper.NodeReady && status.Live == voters && len(status.Alarms) == 0 {
 			return nil
 		}
 		select {

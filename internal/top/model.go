@@ -68,6 +68,12 @@ type (
 	Done struct{ Text string }
 	// Server is a line about the server; empty: there is none.
 	Server string
+	// Cluster is the cluster that the server belongs to. The zero value: none is known.
+	Cluster struct {
+		Line   string   // its state
+		Alarms []string // what an operator has to act on
+		Nodes  string   // in lines
+	}
 )
 
 // mode is what keys do.
@@ -87,6 +93,7 @@ type Model struct {
 	words   Words
 	size    Size
 	server  string
+	cluster Cluster
 	reading listing.Reading
 	rows    []row
 	at      int             // the selected row
@@ -97,7 +104,8 @@ type Model struct {
 	input   string
 	pending Action // is asked about
 	text    []string
-	line    int // the first line of text on the screen
+	line    int  // the first line of text on the screen
+	nodes   bool // text is about the nodes of the cluster, and follows them
 	note    string
 }
 
@@ -115,6 +123,11 @@ func (m Model) Update(message any) (Model, Action) {
 		m.size = message
 	case Server:
 		m.server = cells.Clean(string(message))
+	case Cluster:
+		m.cluster = message
+		if m.mode == reading && m.nodes {
+			m.text = linesOf(m.nodesText())
+		}
 	case Done:
 		m.note = message.Text
 	case Key:
@@ -185,6 +198,9 @@ func (m *Model) browse(key string) Action {
 		if r, ok := m.selected(); ok {
 			m.show(m.words.Why(r.path, m.present(time.Now())))
 		}
+	case "n":
+		m.show(m.nodesText())
+		m.nodes = true
 	case "x", "f", "t":
 		m.ask(key)
 	}
@@ -267,10 +283,26 @@ func (m *Model) edit(key string) string {
 
 // show shows a text over the list.
 func (m *Model) show(text string) {
-	m.mode, m.text, m.line = reading, nil, 0
+	m.mode, m.text, m.line, m.nodes = reading, linesOf(text), 0, false
+}
+
+func linesOf(text string) (lines []string) {
 	for line := range strings.Lines(text) {
-		m.text = append(m.text, cells.Clean(strings.TrimRight(line, "\n")))
+		lines = append(lines, cells.Clean(strings.TrimRight(line, "\n")))
 	}
+	return lines
+}
+
+// nodesText shows the nodes of the cluster and its alarms.
+func (m *Model) nodesText() string {
+	if m.cluster.Line == "" {
+		return "no cluster is known: the engine is no server of one, or its rules do not let you look at everything\n"
+	}
+	text := m.cluster.Line + "\n\n" + m.cluster.Nodes
+	for _, alarm := range m.cluster.Alarms {
+		text += "alarm: " + alarm + "\n"
+	}
+	return text
 }
 
 // read handles a key of a text.
@@ -301,6 +333,7 @@ const help = `up, down, PgUp, PgDn, Home, End   move
 /       filter by path, owner or note; Esc ends it
 Enter   the queue of a path: claims there, above and below
 w       why is the path not free?
+n       the nodes of the cluster, if the server belongs to one
 x       revoke a claim: its holder is asked to release,
         and loses it after its TTL (lk revoke --force: at once)
 f       freeze a path: nothing is granted there

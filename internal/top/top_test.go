@@ -189,6 +189,24 @@ func TestActsAreRefused(t *testing.T) {
 	wants(t, m, "other", "!OLD", "!ann")
 }
 
+// The state of the cluster and its worst alarm are on every screen; n shows the nodes as they change.
+func TestClusterIsShown(t *testing.T) {
+	m, _ := after(New(words()), some, Server("engine cluster"), "n")
+	wants(t, m, "no cluster is known")
+	m, _ = after(m, Key("esc"))
+	wants(t, m, "!ALARM", "!cluster ready")
+	sound := Cluster{Line: "ready: 2 voters", Nodes: "one  leader\ntwo  voter\n"}
+	m, _ = after(m, sound, "n")
+	wants(t, m, "cluster ready: 2 voters", "one  leader\ntwo  voter", "any key", "!alarm")
+	m, _ = after(m, Cluster{Line: "no quorum", Alarms: []string{"two is lost", "no majority"}, Nodes: "one  voter\n"})
+	wants(t, m, "cluster no quorum", "ALARM (n: nodes; 1 more): two is lost", "one  voter\n", "alarm: no majority",
+		"!two  voter")
+	m, _ = after(m, Key("esc"), "?", sound)
+	wants(t, m, "revoke a claim", "!one  leader")
+	m, _ = after(m, Key("esc"), Cluster{})
+	wants(t, m, "ann", "!cluster ready")
+}
+
 // Every screen fits, whatever the names are, and the selected row is on it.
 func TestScreenFits(t *testing.T) {
 	var all []lockkeeper.Status
@@ -199,10 +217,11 @@ func TestScreenFits(t *testing.T) {
 	old := reads(all...)
 	old.Err = errors.New("gone\x1b[2J")
 	for _, size := range []Size{{40, 10}, {80, 24}, {20, 5}, {200, 60}, {3, 2}, {1, 1}} {
-		m, _ := after(New(words()), reads(all...), Server("a server"), size)
+		m, _ := after(New(words()), reads(all...), Server("a server"), size,
+			Cluster{Line: "ready\u202e", Alarms: []string{"lost\x1b[2J"}, Nodes: "one\u202e"})
 		for _, message := range []any{
-			Key("end"), Key("pgup"), Key("home"), Key("pgdn"), "?", "j", "q", "/w", Key("enter"), "x", "because\u202e", old,
-			Key("esc"),
+			Key("end"), Key("pgup"), Key("home"), Key("pgdn"), "?", "j", "q", "n", "j", "q", "/w", Key("enter"), "x",
+			"because\u202e", old, Key("esc"),
 		} {
 			m, _ = after(m, message)
 			lines := m.View(noon)

@@ -33,6 +33,12 @@ func (m *Model) above() int {
 	if m.server != "" {
 		n++
 	}
+	if m.cluster.Line != "" {
+		n++
+	}
+	if len(m.cluster.Alarms) > 0 {
+		n++
+	}
 	if m.reading.Err != nil {
 		n++
 	}
@@ -64,6 +70,16 @@ func (m Model) View(now time.Time) []Line {
 	add(Strong, count)
 	if m.server != "" {
 		add(Plain, m.server)
+	}
+	if m.cluster.Line != "" {
+		add(Plain, "cluster "+cells.Clean(m.cluster.Line))
+	}
+	if n := len(m.cluster.Alarms); n > 0 {
+		more := ""
+		if n > 1 {
+			more = fmt.Sprintf("; %d more", n-1)
+		}
+		add(Warning, fmt.Sprintf("ALARM (n: nodes%s): %s", more, cells.Clean(m.cluster.Alarms[0])))
 	}
 	if m.reading.Err != nil {
 		add(Warning, fmt.Sprintf("OLD: as of %s, %s ago: %s", m.reading.At.Format(time.TimeOnly),

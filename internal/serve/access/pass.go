@@ -166,6 +166,13 @@ func (p *Pass) Reach(v Verb) []string {
 	return paths
 }
 
+// SeesEverything reports whether the identity may look at all paths. It is for display, and denies
+// nothing: use May for that.
+func (p *Pass) SeesEverything() bool {
+	r, err := p.admission.current()
+	return err == nil && r.allows(Look, "")
+}
+
 // Drain calls Gate.Drain if a rule allows that to this identity, and returns an ErrDenied
 // otherwise. began is false if the gate was draining already.
 func (p *Pass) Drain(reason string) (began bool, err error) {

@@ -37,6 +37,8 @@ type Options struct {
 	// when no claim is left; nil: POST /v1/drain is unsupported
 	Drain func(reason string)
 	About func(ctx context.Context) (map[string]any, error) // further fields of GET /v1/server; nil: none
+	// Cluster returns the cluster that the server belongs to; nil: it belongs to none
+	Cluster func() lockkeeper.ClusterStatus
 	// further routes, by pattern: "GET /healthz"; a pattern without a method matches all
 	Open    map[string]http.Handler
 	Private map[string]http.Handler // the same, for authenticated clients: "GET /metrics"

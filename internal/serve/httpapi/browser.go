@@ -106,11 +106,12 @@ func (c *call) login() error {
 
 // A sessionAnswer is what the page needs to know, besides the fields of GET /v1/server.
 type sessionAnswer struct {
-	Guarded bool                     `json:"guarded"`          // the server asks for tokens or certificates
-	May     map[access.Verb][]string `json:"may"`              // where the identity may do what; "*": everywhere
-	Action  string                   `json:"action,omitempty"` // the token for page.ActionHeader
-	Left    seconds                  `json:"left,omitempty"`   // of a session
-	Failed  string                   `json:"failed,omitempty"` // why fields of the engine are missing
+	Guarded bool                     `json:"guarded"`           // the server asks for tokens or certificates
+	May     map[access.Verb][]string `json:"may"`               // where the identity may do what; "*": everywhere
+	Action  string                   `json:"action,omitempty"`  // the token for page.ActionHeader
+	Left    seconds                  `json:"left,omitempty"`    // of a session
+	Cluster bool                     `json:"cluster,omitempty"` // GET /v1/cluster answers this identity
+	Failed  string                   `json:"failed,omitempty"`  // why fields of the engine are missing
 }
 
 // browserSession is GET /page/session.
@@ -125,6 +126,7 @@ func (c *call) browserSession() error {
 	for _, v := range []access.Verb{access.Look, access.Revoke, access.Freeze} {
 		more.May[v] = c.pass.Reach(v)
 	}
+	more.Cluster = c.api.options.Cluster != nil && c.pass.SeesEverything()
 	if c.browser != nil {
 		more.Action, more.Left = c.browser.Action(), seconds(c.browser.Left())
 	}

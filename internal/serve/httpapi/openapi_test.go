@@ -336,6 +336,8 @@ var documentedTypes = map[string]any{
 	"Place":         grabAnswer{},
 	"GrabRequest":   grabBody{},
 	"TerraformLock": lockInfo{},
+	"Cluster":       lockkeeper.ClusterStatus{},
+	"Node":          lockkeeper.NodeStatus{},
 }
 
 // TestDocumentIsServed: to everybody, and it is what was tested.

@@ -31,6 +31,7 @@ var operatorRoutes = []route{
 	{"PUT /v1/freezes/{path...}", true, (*call).freeze},
 	{"DELETE /v1/freezes/{path...}", false, (*call).thaw},
 	{"GET /v1/server", false, (*call).server},
+	{"GET /v1/cluster", false, (*call).cluster},
 	{"POST /v1/drain", true, (*call).drain},
 }
 
@@ -370,6 +371,23 @@ func (c *call) describe() (map[string]any, error) {
 		answer["draining"] = reason
 	}
 	return answer, failed
+}
+
+// cluster is GET /v1/cluster: the nodes of the cluster, for identities that may look at everything. It
+// waits for nobody, so it answers without a quorum, too.
+func (c *call) cluster() error {
+	var m mistakes
+	c.query(&m)
+	if err := m.err(); err != nil {
+		return err
+	}
+	if c.api.options.Cluster == nil {
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this server is no node of a cluster"}
+	}
+	if err := c.pass.May(access.Look, ""); err != nil {
+		return err
+	}
+	return c.write(http.StatusOK, c.api.options.Cluster())
 }
 
 // drain is POST /v1/drain. The server refuses new claims from then on.

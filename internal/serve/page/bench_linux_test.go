@@ -29,7 +29,7 @@ const (
 //	server-%core   CPU time of the server beyond that without a viewer
 func BenchmarkPage(b *testing.B) {
 	c := startChromium(b)
-	w := newTown(b)
+	w := newTown(b, nil)
 	client := lockkeeper.New(w.engine, lockkeeper.SessionTTL(time.Hour))
 	b.Cleanup(func() { client.Close() })
 	path := func(i int) string { return fmt.Sprintf("region-%d/host-%d/disk", i%40, i%benchPaths) }

@@ -29,7 +29,8 @@ type town struct {
 	secret map[string]string
 }
 
-func newTown(t testing.TB) *town {
+// newTown returns a town whose server belongs to a cluster, unless that is nil.
+func newTown(t testing.TB, cluster func() lockkeeper.ClusterStatus) *town {
 	w := &town{TB: t, engine: memlock.New(), secret: make(map[string]string), at: "127.0.0.1:0"}
 	t.Cleanup(func() { w.engine.Close() })
 	policy := new(access.Policy)
@@ -44,7 +45,7 @@ func newTown(t testing.TB) *town {
 		policy.Rules = append(policy.Rules, rule)
 	}
 	w.policy, w.gate = policy, access.New(w.engine, policy, access.Options{})
-	w.api = httpapi.New(w.gate, httpapi.Options{Version: "v1"})
+	w.api = httpapi.New(w.gate, httpapi.Options{Version: "v1", Cluster: cluster})
 	w.serve()
 	t.Cleanup(func() { w.server.Close() })
 	return w
@@ -119,7 +120,7 @@ const long = `,"ttl":"1h","wait":"forever"}`
 func TestPageInABrowser(t *testing.T) {
 	testmode.NeedLong(t, "a browser starts in seconds; the server's part is in package httpapi")
 	c := startChromium(t)
-	w := newTown(t)
+	w := newTown(t, nil)
 	c.resizes(1360, 860, "light")
 	deploy := w.claim(`{"path":"site/eu","as":"deploy","note":"release 41","max_hold":"30m"` + long)
 	w.claim(`{"path":"site","as":"backup","note":"nightly dump"` + long)

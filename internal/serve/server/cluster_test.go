@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
@@ -23,6 +25,9 @@ func (s *stating) Nodes() (lockkeeper.ClusterNodes, <-chan struct{}) {
 	defer s.mu.Unlock()
 	return s.nodes, s.changed
 }
+
+// Cluster implements lockkeeper.ClusterNode.
+func (*stating) Cluster() lockkeeper.ClusterStatus { return lockkeeper.ClusterStatus{} }
 
 func (s *stating) set(n lockkeeper.ClusterNodes) {
 	s.mu.Lock()
@@ -75,5 +80,24 @@ func TestServerAloneStatesNoCluster(t *testing.T) {
 	p.send(&wire.ClientFrame{Hello: &wire.Hello{Protocol: wire.Protocol}})
 	if f, err := p.frame(); err != nil || f.GetWelcome().GetCluster() != nil {
 		t.Errorf("%v: %v", f, err)
+	}
+}
+
+// A client gets the state of the cluster if its identity may look at everything, and only then.
+func TestClusterIsForThoseWhoSeeEverything(t *testing.T) {
+	o := Options{About: func(context.Context) lockkeeper.ServerState {
+		return lockkeeper.ServerState{Cluster: &lockkeeper.ClusterStatus{Node: "one"}}
+	}}
+	g := startGuarded(t, o, "ops", "eye")
+	p := g.policy("ops", "eye")
+	p.Rules[0].Who = []string{"ops"}
+	p.Rules = append(p.Rules, access.Rule{Who: []string{"eye"}, May: []access.Verb{access.Look}, Paths: []string{"site"}})
+	g.gate.Set(p)
+	for name, sees := range map[string]bool{"ops": true, "eye": false} {
+		c := g.as(name)
+		about := c.answered(c.ask(&wire.Request{About: true})).GetAbout().Read()
+		if about.Identity != name || (about.Cluster != nil) != sees {
+			t.Errorf("%s: %+v", name, about)
+		}
 	}
 }

@@ -42,6 +42,9 @@ func (s *Server) state(ctx context.Context, c *conn) lockkeeper.ServerState {
 	state.Identity = c.identity
 	state.Draining, _ = s.gate.Draining()
 	state.Connections = int64(s.Connections())
+	if !c.pass.SeesEverything() {
+		state.Cluster = nil
+	}
 	return state
 }
 

@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/lockkeeper/lockkeeper"
+import (
+	"encoding/json"
+
+	"github.com/lockkeeper/lockkeeper"
+)
 
 // NewAbout returns s as a message.
 func NewAbout(s *lockkeeper.ServerState) *About {
@@ -17,6 +21,7 @@ func NewAbout(s *lockkeeper.ServerState) *About {
 		Already:     s.Already,
 		Began:       s.Began,
 		Trouble:     s.Trouble,
+		Cluster:     newCluster(s.Cluster),
 	}
 }
 
@@ -35,5 +40,25 @@ func (a *About) Read() lockkeeper.ServerState {
 		Already:     a.GetAlready(),
 		Began:       a.GetBegan(),
 		Trouble:     a.GetTrouble(),
+		Cluster:     readCluster(a.GetCluster()),
 	}
+}
+
+// newCluster writes a cluster. It is for people, and asked for every few seconds; messages of its own
+// would cost the command 45 KB.
+func newCluster(s *lockkeeper.ClusterStatus) []byte {
+	if s == nil {
+		return nil
+	}
+	text, _ := json.Marshal(s) // every cluster can be written
+	return text
+}
+
+// readCluster reads what newCluster writes. What it does not know is no cluster.
+func readCluster(text []byte) *lockkeeper.ClusterStatus {
+	s := new(lockkeeper.ClusterStatus)
+	if len(text) == 0 || json.Unmarshal(text, s) != nil {
+		return nil
+	}
+	return s
 }

@@ -1,5 +1,6 @@
 // Starts the page: session, stream, tree and panel, and the keys that work everywhere.
 
+import { Cluster } from "./cluster.js";
 import { Detail } from "./detail.js";
 import { el, fill, icon, icons, setText } from "./dom.js";
 import * as dialogs from "./dialogs.js";
@@ -42,7 +43,8 @@ class Page {
     this.tree = new Tree(this.store, {
       choose: (row, enter) => this.choose(row, enter), act: (row, key) => this.act(row, key),
     });
-    this.detail = new Detail(this.store, {
+    this.cluster = new Cluster(() => running === this && this.changed());
+    this.detail = new Detail(this.store, this.cluster, {
       show: (what) => this.show(what, true), actions: this.actions, may: (verb, paths) => this.may(verb, paths),
     });
     this.scope = new URLSearchParams(location.hash.slice(1)).get("only") ?? "";
@@ -70,13 +72,15 @@ class Page {
         click: () => this.only(only),
     }, text));
     this.pill = el("span", { class: "pill", role: "status" });
+    this.nodes = el("button", { type: "button", class: "chip nodes", hidden: true, "aria-label": "Cluster", "aria-keyshortcuts": "c",
+      click: () => this.show({ cluster: true }, true) });
     this.banner = el("div", { class: "banner", hidden: true });
     this.foot = el("footer", { class: "foot" });
     this.count = el("span", { class: "sr", role: "status" });
     this.main = el("main", {}, el("section", { class: "list", "aria-label": "Locks" }, this.tree.element),
       this.detail.element);
     fill(app, el("header", { class: "top" },
-      el("div", { class: "brand" }, icon(icons.lock), el("h1", {}, "Lockkeeper"), this.pill),
+      el("div", { class: "brand" }, icon(icons.lock), el("h1", {}, "Lockkeeper"), this.pill, this.nodes),
       el("div", { class: "find" }, el("label", { class: "search" }, icon(icons.search), this.search, el("kbd", {},
         "/")),
         el("div", { class: "chips", role: "group", "aria-label": "Show" }, this.chips)),
@@ -153,6 +157,7 @@ class Page {
       this.refresh();
       this.wantEvidence();
     }
+    this.cluster.follow(this.session.cluster);
     this.showState();
   }
 
@@ -165,7 +170,16 @@ class Page {
     const t = now();
     this.pill.className = "pill " + this.state;
     setText(this.pill, this.state === "live" ? "Live" : this.state === "cut" ? "Cut" : "Connecting");
+    const { status } = this.cluster;
+    this.nodes.hidden = !status;
+    if (status) {
+      setText(this.nodes, this.cluster.short());
+      this.nodes.classList.toggle("bad", this.cluster.isBad());
+      this.nodes.setAttribute("aria-label", "Cluster: " + this.cluster.short() + " reached" +
+        (this.cluster.isBad() ? ", with alarms" : ""));
+    }
     const notes = [];
+    if (status && status.state !== "ready") notes.push("The cluster: " + this.cluster.sentence());
     if (this.state === "cut") {
       notes.push("The stream of changes is cut since " + clock(this.store.cutAt || t) +
         ". You see the state of then. " +
@@ -311,17 +325,19 @@ class Page {
   show(what, remember) {
     this.detail.what = what;
     const key = what.key ?? (what.path ? "p:" + what.path : this.keyOf(what.claim));
-    this.main.classList.toggle("chosen", Boolean(what.path || what.claim));
-    this.tree.select(key, !what.path && !what.claim);
+    const chosen = Boolean(what.path || what.claim || what.cluster);
+    this.main.classList.toggle("chosen", chosen);
+    this.tree.select(key, !chosen);
     this.detail.draw();
     if (!remember) return;
     const hash = new URLSearchParams();
     if (this.scope) hash.set("only", this.scope);
     if (what.path) hash.set("path", what.path);
     if (what.claim) hash.set("claim", what.claim);
+    if (what.cluster) hash.set("cluster", "");
     const text = hash.toString();
     if (text !== location.hash.slice(1)) history.pushState(null, "", text ? "#" + text : location.pathname);
-    if (what.path || what.claim) this.detail.focus();
+    if (chosen) this.detail.focus();
   }
 
   restore() {
@@ -330,7 +346,8 @@ class Page {
       location.reload(); // another stream
       return;
     }
-    this.show({ path: hash.get("path") ?? undefined, claim: hash.get("claim") ?? undefined }, false);
+    this.show({ path: hash.get("path") ?? undefined, claim: hash.get("claim") ?? undefined,
+      cluster: hash.has("cluster") }, false);
   }
 
   filter() {
@@ -359,7 +376,7 @@ class Page {
       if (event.target === this.search && this.search.value) {
         this.search.value = "";
         this.filter();
-      } else if (this.detail.what.path || this.detail.what.claim) {
+      } else if (this.main.classList.contains("chosen")) {
         const key = this.tree.chosen;
         this.show({}, true);
         this.tree.select(key, true);
@@ -381,6 +398,7 @@ class Page {
       case "/": this.search.focus(); this.search.select(); break;
       case "?": dialogs.help(); break;
       case "d": theme(); break;
+      case "c": if (this.cluster.status) this.show({ cluster: true }, true); break;
       case "F": if (this.may("freeze", ["/"])) this.actions[this.store.freezes.has("/") ? "thaw"
         : "freeze"]("/"); break;
       case "1": case "2": case "3": case "4": this.only(filters[event.key - 1][0]); break;

@@ -12,11 +12,11 @@ const MOST_BELOW = 10; // holders below a path
 
 export class Detail {
   /**
-   * show({ path } | { claim } | {}) is called to go elsewhere, actions has revoke, freeze and thaw, and
+   * show({ path } | { claim } | { cluster } | {}) is called to go elsewhere, actions has revoke, freeze and thaw, and
    * may(verb, paths) says whether this identity may do that.
    */
-  constructor(store, { show, actions, may }) {
-    Object.assign(this, { store, show, actions, may });
+  constructor(store, cluster, { show, actions, may }) {
+    Object.assign(this, { store, cluster, show, actions, may });
     this.what = {};
     this.body = el("div", { class: "detail", click: (e) => this.click(e) });
     this.element = el("aside", { class: "panel", "aria-label": "Details" }, this.body);
@@ -24,9 +24,10 @@ export class Detail {
 
   /** Draws what is chosen. What is there already changes in place. */
   draw() {
-    const { path, claim } = this.what;
-    const fresh = el("div", { class: "detail" }, claim ? this.claim(claim) : path ? this.path(path) : this.overview());
-    const key = JSON.stringify([path, claim]);
+    const { path, claim, cluster } = this.what;
+    const fresh = el("div", { class: "detail" }, claim ? this.claim(claim) : path ? this.path(path)
+      : cluster ? this.nodes() : this.overview());
+    const key = JSON.stringify([path, claim, cluster]);
     if (key === this.drawn) patch(this.body, fresh);
     else {
       fill(this.body, [...fresh.childNodes]);
@@ -65,6 +66,12 @@ export class Detail {
     return el("button", { type: "button", "data-act": text.toLowerCase(), "aria-keyshortcuts": key }, text);
   }
 
+  nodes() {
+    return [this.head("Cluster", "Nodes"), this.cluster.status ? this.cluster.draw()
+      : el("p", { class: "muted" }, "No cluster is known: the server belongs to none, or your rules do not let you " +
+        "look at everything.")];
+  }
+
   overview() {
     const all = [...this.store.claims.values()];
     const held = all.filter((st) => st.state === "held");
@@ -77,6 +84,7 @@ export class Detail {
       el("header", {}, el("div", {}, el("p", { class: "kind" }, "Overview"), el("h2", { tabindex: -1 }, "Now"))),
       el("dl", { class: "figures" }, figure(held.length, "held", "held"), figure(waiting.length, "waiting", "waiting"),
         figure(this.store.freezes.size, "frozen", "frozen")),
+      this.cluster.status && el("section", {}, el("h3", {}, "Cluster"), this.cluster.draw()),
       this.extreme("Longest hold", oldest(held), t), this.extreme("Longest wait", oldest(waiting), t),
       this.queues(), this.feed(),
     ];

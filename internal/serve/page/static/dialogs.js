@@ -94,7 +94,7 @@ const keys = [
   ["/", "search"], ["1 2 3 4", "show all, held, waiting, frozen"], ["↑ ↓ or k j", "previous, next row"],
   ["← → or h l", "fold, unfold"], ["Enter", "open details"], ["Esc", "back to the tree"],
   ["r", "revoke the claim"], ["f", "freeze the path"], ["t", "thaw the path"], ["F", "freeze everything"],
-  ["d", "dark or light"], ["?", "this help"],
+  ["c", "nodes of the cluster"], ["d", "dark or light"], ["?", "this help"],
 ];
 
 /** Shows the keys, and what the page knows and does not know. */
