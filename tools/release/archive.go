@@ -62,8 +62,8 @@ func (r *release) archive(t target) error {
 	var all []file
 	for _, part := range []struct{ from, to string }{
 		{r.binary(t), "."},
-		{filepath.Join(r.source, "README.md"), "."},
-		{filepath.Join(r.source, "CHANGELOG.md"), "."},
+		{r.linked("README.md"), "."},
+		{r.linked("CHANGELOG.md"), "."},
 		{filepath.Join(r.source, "LICENSE"), "."},
 		{filepath.Join(r.manFolder(), "*.1"), "man/man1"},
 		{filepath.Join(r.completionFolder(), "*"), "completions"},

@@ -53,6 +53,7 @@ type release struct {
 	out     string    // what people download
 	work    string    // everything else: binaries, pages
 	version string    // semantic version, without the v of the tag
+	commit  string    // in full
 	date    time.Time // of the commit, in UTC
 }
 
@@ -65,6 +66,9 @@ func newRelease(out string) (*release, error) {
 	}
 	r := &release{source: top}
 	if r.version, r.date, err = describe(top); err != nil {
+		return nil, err
+	}
+	if r.commit, err = git(top, "rev-parse", "HEAD"); err != nil {
 		return nil, err
 	}
 	if r.out, err = filepath.Abs(out); err != nil {
@@ -86,6 +90,9 @@ func newRelease(out string) (*release, error) {
 // make builds everything for the wanted targets.
 func (r *release) make(wanted []target) error {
 	if err := r.document(); err != nil {
+		return err
+	}
+	if err := r.linkTexts(); err != nil {
 		return err
 	}
 	for _, t := range wanted {

@@ -102,8 +102,8 @@ func (r *release) installed(t target) (files.Contents, error) {
 	for _, name := range []string{"alerts.yml", "grafana.json", "prometheus.yml"} {
 		add(filepath.Join(deploy, name), path.Join(docs, name), 0o644, files.TypeFile, "")
 	}
-	add(filepath.Join(r.source, "README.md"), path.Join(docs, "README.md"), 0o644, files.TypeFile, "")
-	add(filepath.Join(r.source, "CHANGELOG.md"), path.Join(docs, "CHANGELOG.md"), 0o644, files.TypeFile, "")
+	add(r.linked("README.md"), path.Join(docs, "README.md"), 0o644, files.TypeFile, "")
+	add(r.linked("CHANGELOG.md"), path.Join(docs, "CHANGELOG.md"), 0o644, files.TypeFile, "")
 	add(filepath.Join(r.source, "LICENSE"), path.Join(docs, "copyright"), 0o644, files.TypeFile, "")
 
 	completion := func(file string) string { return filepath.Join(r.completionFolder(), file) }

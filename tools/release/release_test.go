@@ -63,7 +63,7 @@ func (r *release) made(t *testing.T, pattern string) string {
 func TestArchiveHasProgramAndDocuments(t *testing.T) {
 	r := theRelease(t)
 	modes := map[string]fs.FileMode{}
-	var program []byte
+	var program, readme []byte
 	packed, err := os.ReadFile(filepath.Join(r.out, archiveName(target{"linux", runtime.GOARCH})))
 	if err != nil {
 		t.Fatal(err)
@@ -75,8 +75,11 @@ func TestArchiveHasProgramAndDocuments(t *testing.T) {
 			t.Errorf("%s is not in %s, of another user, or of another time: %v", header.Name, folder, header)
 		}
 		modes[name] = fs.FileMode(header.Mode)
-		if name == "lk" {
+		switch name {
+		case "lk":
 			program = content
+		case "README.md":
+			readme = content
 		}
 	}
 	for name, mode := range map[string]fs.FileMode{
@@ -88,6 +91,7 @@ func TestArchiveHasProgramAndDocuments(t *testing.T) {
 			t.Errorf("%s: mode %o, want %o", name, modes[name], mode)
 		}
 	}
+	linksWork(t, r, readme)
 	lk := filepath.Join(t.TempDir(), "lk")
 	if err := os.WriteFile(lk, program, 0o755); err != nil {
 		t.Fatal(err)
@@ -95,6 +99,33 @@ func TestArchiveHasProgramAndDocuments(t *testing.T) {
 	said, err := exec.Command(lk, "version").CombinedOutput()
 	if want := "lk v" + r.version + " ("; err != nil || !strings.HasPrefix(string(said), want) {
 		t.Errorf("lk version: %s (%v), want %s", said, err, want)
+	}
+}
+
+// linksWork checks that each link of a text leads to the web, and those to the repository to a file of the
+// commit.
+func linksWork(t *testing.T, r *release, text []byte) {
+	t.Helper()
+	links := regexp.MustCompile(`\]\(([^)]*)\)`).FindAllStringSubmatch(string(text), -1)
+	if len(links) < 20 {
+		t.Errorf("%d links, want those of the README", len(links))
+	}
+	for _, link := range links {
+		at, ours := strings.CutPrefix(link[1], home+"/blob/"+r.commit+"/")
+		if !ours {
+			at, ours = strings.CutPrefix(link[1], home+"/raw/"+r.commit+"/")
+		}
+		at, _, _ = strings.Cut(at, "#")
+		if ours {
+			if _, err := git(r.source, "cat-file", "-e", "HEAD:"+at); err != nil {
+				t.Errorf("%s: %v", link[1], err)
+			}
+		} else if !strings.HasPrefix(link[1], "https://") {
+			t.Errorf("%s leads to nothing in an archive", link[1])
+		}
+	}
+	if !bytes.Contains(text, []byte("]("+home+"/raw/"+r.commit+"/docs/page.png)")) {
+		t.Error("the picture is no address of a picture")
 	}
 }
 
@@ -123,7 +154,9 @@ func untar(t *testing.T, packed []byte) map[*tar.Header][]byte {
 // Two runs on one commit make the same bytes, so that anybody can check what we publish.
 func TestSameCommitMakesSameBytes(t *testing.T) {
 	r := theRelease(t)
-	again := &release{source: r.source, out: t.TempDir(), work: t.TempDir(), version: r.version, date: r.date}
+	again := &release{
+		source: r.source, out: t.TempDir(), work: t.TempDir(), version: r.version, commit: r.commit, date: r.date,
+	}
 	if err := again.make([]target{{"linux", runtime.GOARCH}}); err != nil {
 		t.Fatal(err)
 	}
