@@ -150,7 +150,7 @@ func TestStreamsShowWhatOneMaySee(t *testing.T) {
 		w.pass(time.Second)
 		w.holds(`{"path":"web/secret","as":"web"}`, web)
 		held := w.holds(`{"path":"ci/db","as":"ci"}`, ci)
-		w.pass(0)
+		w.pass(gather)
 		if text, _ := heard(t, mine); text != "ready, change ci held" {
 			t.Errorf("ci hears %s", text)
 		}

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
 	"time"
 
@@ -13,6 +12,10 @@ import (
 
 // keepAlive is the interval of comments on a stream without events.
 const keepAlive = 15 * time.Second
+
+// gather is the least time between two writes of changes to one stream: the first change of a burst is
+// sent at once, and the others together, because a write costs more than a change.
+const gather = 50 * time.Millisecond
 
 // snapshotTimeout bounds the list at the beginning of a stream.
 const snapshotTimeout = time.Minute
@@ -98,7 +101,7 @@ func (c *call) events() error {
 func (s *stream) append(event, id string, st *lockkeeper.Status) {
 	data := []byte("{}")
 	if st != nil {
-		text, err := json.Marshal(st)
+		text, err := st.MarshalJSON() // json.Marshal would read it again to check it
 		if err != nil {
 			return // every status can be encoded
 		}
@@ -168,6 +171,17 @@ func (s *stream) snapshot() error {
 	return s.flush()
 }
 
+// gather lets further changes come. It ends early with the client and with the server.
+func (s *stream) gather() {
+	timer := time.NewTimer(gather)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.api.stopping:
+	case <-s.r.Context().Done():
+	}
+}
+
 // run sends changes until the client has gone, its credentials are withdrawn, or the server stops.
 func (s *stream) run() error {
 	alive := time.NewTicker(keepAlive)
@@ -194,6 +208,9 @@ func (s *stream) run() error {
 		if s.text.Len() > 0 {
 			if err := s.flush(); err != nil {
 				return err
+			}
+			if len(events) < mostRead {
+				s.gather()
 			}
 		}
 		if len(events) > 0 {

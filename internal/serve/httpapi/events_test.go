@@ -164,6 +164,34 @@ func TestEventsByHTTP2(t *testing.T) {
 	})
 }
 
+// TestBurstIsSentTogether: a stream sends the first change at once, and those that follow within a moment
+// together.
+func TestBurstIsSentTogether(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		stream := w.listen(ctx, "/v1/events")
+		w.pass(time.Second)
+		for _, step := range []struct {
+			as   string
+			wait time.Duration
+			want string
+		}{
+			{"a", 0, "ready, change a held"},
+			{"b", gather / 2, ""},
+			{"c", gather/2 - 1, ""},
+			{"d", 1, "change b held, change c held, change d held"},
+			{"e", gather, "change e held"},
+		} {
+			w.holds(`{"path":"` + step.as + `","as":"` + step.as + `"}`)
+			w.pass(step.wait)
+			if text, _ := heard(t, stream); text != step.want {
+				t.Errorf("after %s: %q, want %q", step.as, text, step.want)
+			}
+		}
+	})
+}
+
 // TestInitialListIsNoChange: the list at the beginning of following is not sent as changes.
 func TestInitialListIsNoChange(t *testing.T) {
 	inMemory(t, 1, func(w *world) {

@@ -17,6 +17,7 @@ import (
 const (
 	maxEvents     = 16_384
 	maxEventBytes = 16 << 20
+	mostRead      = 256                    // events that a stream reads at a time
 	linger        = 10 * time.Minute       // between its last stream and its end, so that a client can resume
 	underWay      = 100 * time.Millisecond // an engine without changes counts as followed after that time
 )
@@ -288,5 +289,5 @@ func (f *feed) after(m mark) (events []event, more <-chan struct{}, ok bool) {
 		return nil, nil, false
 	}
 	events = f.events[m.number+1-f.first:]
-	return append([]event(nil), events[:min(len(events), 256)]...), f.more, true
+	return append([]event(nil), events[:min(len(events), mostRead)]...), f.more, true
 }

@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -26,6 +27,8 @@ const (
 //
 //	frame-p95-ms   95 % of the frames took no longer
 //	task-max-ms    the longest task of the browser's main thread of at least 50 ms; 0: none
+//	task-cpu-ms    the CPU time of the dearest task, which no other process of the machine adds to
+//	page-%core     CPU time of the browser's main thread; script-% is the part of scripts, layout-% of styles and layout
 //	server-%core   CPU time of the server beyond that without a viewer
 func BenchmarkPage(b *testing.B) {
 	c := startChromium(b)
@@ -55,13 +58,87 @@ func BenchmarkPage(b *testing.B) {
 		w.login(c, "ops")
 		c.awaits(`document.querySelectorAll(".row").length > 20`)
 		c.eval(`new Promise((resolve) => setTimeout(resolve, 3000))`)
+		c.call("Performance.enable", map[string]any{"timeDomain": "threadTicks"}, nil)
 		c.eval(meter)
+		dearest := c.traceTasks()
+		before := c.metrics()
 		with := cpuOf(b, benchTime)
+		after := c.metrics()
+		b.ReportMetric(dearest(), "task-cpu-ms")
+		share := func(names ...string) (sum float64) {
+			for _, name := range names {
+				sum += 100 * (after[name] - before[name]) / benchTime.Seconds()
+			}
+			return sum
+		}
+		b.ReportMetric(share("TaskDuration"), "page-%core")
+		b.ReportMetric(share("ScriptDuration"), "script-%")
+		b.ReportMetric(share("LayoutDuration", "RecalcStyleDuration"), "layout-%")
 		b.ReportMetric(100*(with-alone), "server-%core")
 		for _, name := range []string{"frame-p95-ms", "frame-max-ms", "task-max-ms", "frames/s"} {
 			b.ReportMetric(c.eval(fmt.Sprintf("window.measured()[%q]", name)).(float64), name)
 		}
 		b.ReportMetric(c.eval("performance.memory.usedJSHeapSize").(float64)/1e6, "heap-MB")
+	}
+}
+
+// metrics returns what the browser counts of the page, durations in seconds.
+func (c *chromium) metrics() map[string]float64 {
+	var said struct {
+		Metrics []struct {
+			Name  string
+			Value float64
+		}
+	}
+	c.call("Performance.getMetrics", nil, &said)
+	all := make(map[string]float64)
+	for _, m := range said.Metrics {
+		all[m.Name] = m.Value
+	}
+	return all
+}
+
+// traceTasks records the tasks of the page's main thread until the function is called that it returns, which
+// returns the CPU time of the dearest one, in milliseconds.
+func (c *chromium) traceTasks() (dearest func() float64) {
+	type event struct {
+		Name, Ph string
+		Pid, Tid int
+		CPU      float64 `json:"tdur"` // microseconds
+		Args     struct{ Name string }
+	}
+	var all []event
+	ended := make(chan struct{})
+	c.mu.Lock()
+	c.on = map[string]func(json.RawMessage){
+		"Tracing.dataCollected": func(text json.RawMessage) {
+			var part struct{ Value []event }
+			_ = json.Unmarshal(text, &part)
+			all = append(all, part.Value...)
+		},
+		"Tracing.tracingComplete": func(json.RawMessage) { close(ended) },
+	}
+	c.mu.Unlock()
+	c.call("Tracing.start", map[string]any{"traceConfig": map[string]any{
+		"includedCategories": []string{"toplevel", "__metadata"}, "excludedCategories": []string{"*"},
+	}}, nil)
+	return func() (most float64) {
+		c.call("Tracing.end", nil, nil)
+		<-ended
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		main := make(map[[2]int]bool)
+		for _, e := range all {
+			if e.Ph == "M" && e.Name == "thread_name" && e.Args.Name == "CrRendererMain" {
+				main[[2]int{e.Pid, e.Tid}] = true
+			}
+		}
+		for _, e := range all {
+			if main[[2]int{e.Pid, e.Tid}] {
+				most = max(most, e.CPU/1000)
+			}
+		}
+		return most
 	}
 }
 

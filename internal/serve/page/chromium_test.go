@@ -26,7 +26,8 @@ type chromium struct {
 	mu      sync.Mutex
 	next    int
 	answers map[int]chan reply
-	wrong   []string // exceptions, refusals of the policy and other errors that the page logged
+	wrong   []string                         // exceptions, refusals of the policy and other errors that the page logged
+	on      map[string]func(json.RawMessage) // called with the parameters of events
 }
 
 type reply struct {
@@ -119,6 +120,9 @@ func (c *chromium) receive(out io.Reader) {
 			}
 			if r.Method == "Runtime.exceptionThrown" || r.Method == "Log.entryAdded" {
 				c.wrong = append(c.wrong, string(r.Params))
+			}
+			if on := c.on[r.Method]; on != nil {
+				on(r.Params)
 			}
 			c.mu.Unlock()
 		}

@@ -48,7 +48,7 @@ func TestClusterInABrowser(t *testing.T) {
 	}
 	now.Store(&lost)
 	c.shows("1 of 3 nodes")
-	c.shows("1 voter of a majority of 2 reached, none leads.")
+	c.shows("1 of 3 voters reached, 2 needed; none leads.")
 	c.shows("<b>refused</b>")
 	c.eval(`document.querySelector(".row.claim").click()`)
 	c.shows("The cluster: No quorum for")

@@ -112,7 +112,7 @@ class Page {
     this.off.abort();
     this.stream.stop();
     clearInterval(this.timer);
-    clearTimeout(this.evidenceTimer);
+    for (const timer of [this.evidenceTimer, this.frame, this.later]) clearTimeout(timer);
     document.querySelector("dialog")?.close();
   }
 
@@ -125,17 +125,25 @@ class Page {
 
   // --- drawing
 
-  /** Draws soon, once for many changes. However slow the browser is, it has time for its reader. */
+  /**
+   * Draws soon, once for many changes. However slow the browser is, it has time for its reader. The tree and
+   * the panel are drawn in tasks of their own, so that a key waits for one of them at most.
+   */
   changed() {
     if (this.frame) return;
     this.frame = setTimeout(() => {
-      const began = performance.now();
       this.frame = 0;
-      this.tree.draw();
-      this.detail.draw();
-      this.say();
-      this.wantEvidence();
-      this.cost = performance.now() - began;
+      this.cost = timed(() => {
+        this.tree.draw();
+        this.say();
+      });
+      this.later ||= setTimeout(() => {
+        this.later = 0;
+        this.cost += timed(() => {
+          this.detail.draw();
+          this.wantEvidence();
+        });
+      });
     }, document.hidden ? 1000 : Math.max(60, 6 * this.cost));
   }
 
@@ -193,7 +201,7 @@ class Page {
     if (this.scope) notes.push("Only " + visible(this.scope) +
       ", above and below. Remove #only from the address to see everything.");
     this.banner.hidden = notes.length === 0;
-    this.banner.classList.toggle("bad", this.state === "cut");
+    this.banner.classList.toggle("bad", this.state === "cut" || Boolean(status && status.state !== "ready"));
     const text = notes.join(" · ");
     if (this.said !== text) fill(this.banner, notes.map((n) => el("p", {}, n)));
     this.said = text;
@@ -411,6 +419,13 @@ class Page {
     }
     event.preventDefault();
   }
+}
+
+/** Returns how many milliseconds a function took. */
+function timed(act) {
+  const began = performance.now();
+  act();
+  return performance.now() - began;
 }
 
 /** Changes between dark and light, and remembers it in this browser. */

@@ -51,8 +51,9 @@ export class Cluster {
     const s = this.status;
     if (s.failed) return "The node " + visible(s.node) + " has stopped: " + visible(s.failed);
     const since = s.state !== "ready" && s.since ? " for " + duration(s.since) : "";
-    return capital(visible(s.state)) + since + ": " + plural(s.live, "voter") + " of a majority of " + s.majority +
-      " reached, " + (s.leader ? visible(s.leader) + " leads" : "none leads") + ".";
+    const voters = s.nodes.filter((n) => n.role === "voter").length;
+    return capital(visible(s.state)) + since + ": " + s.live + " of " + plural(voters, "voter") + " reached, " +
+      s.majority + " needed; " + (s.leader ? visible(s.leader) + " leads" : "none leads") + ".";
   }
 
   /** Returns the alarms and the nodes, as elements. */

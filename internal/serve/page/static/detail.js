@@ -73,19 +73,22 @@ export class Detail {
   }
 
   overview() {
-    const all = [...this.store.claims.values()];
-    const held = all.filter((st) => st.state === "held");
-    const waiting = all.filter((st) => st.state === "waiting");
+    const counts = { held: 0, waiting: 0 };
+    const oldest = { held: null, waiting: null };
+    const since = (st) => st.received - st.age;
+    for (const st of this.store.claims.values()) {
+      counts[st.state]++;
+      if (!oldest[st.state] || since(st) < since(oldest[st.state])) oldest[st.state] = st;
+    }
     const t = now();
-    const oldest = (list) => list.reduce((a, st) => (!a || st.received - st.age < a.received - a.age ? st : a), null);
     const figure = (n, text, kind) => el("div", { class: "figure" },
       el("dt", {}, el("span", { class: "mark " + kind }), text), el("dd", {}, n.toLocaleString()));
     return [
       el("header", {}, el("div", {}, el("p", { class: "kind" }, "Overview"), el("h2", { tabindex: -1 }, "Now"))),
-      el("dl", { class: "figures" }, figure(held.length, "held", "held"), figure(waiting.length, "waiting", "waiting"),
+      el("dl", { class: "figures" }, figure(counts.held, "held", "held"), figure(counts.waiting, "waiting", "waiting"),
         figure(this.store.freezes.size, "frozen", "frozen")),
       this.cluster.status && el("section", {}, el("h3", {}, "Cluster"), this.cluster.draw()),
-      this.extreme("Longest hold", oldest(held), t), this.extreme("Longest wait", oldest(waiting), t),
+      this.extreme("Longest hold", oldest.held, t), this.extreme("Longest wait", oldest.waiting, t),
       this.queues(), this.feed(),
     ];
   }

@@ -23,6 +23,12 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+/** Sets an attribute of a node if it differs. */
+export function setAttribute(node, name, value) {
+  const text = String(value);
+  if (node.getAttribute(name) !== text) node.setAttribute(name, text);
+}
+
 /** Replaces the children of a node. */
 export function fill(node, ...children) {
   node.replaceChildren(...children.flat(9).filter((child) => child != null && child !== false));

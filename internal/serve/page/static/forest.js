@@ -26,6 +26,12 @@ class Node {
     this.waiting = 0;
     this.sortedChildren = null; // null: to be sorted
     this.sortedClaims = null;
+    this.drawn = null; // { level, rows } of this path and all below; null: something there has changed
+  }
+
+  /** Something at this path has changed: the rows of it and of those above are to be made again. */
+  touch() {
+    for (let node = this; node; node = node.parent) node.drawn = null;
   }
 
   inside() {
@@ -83,6 +89,7 @@ export class Forest {
       const node = this.make(path);
       if (!node.claims.has(st.claim)) node.count(...tally(st));
       node.claims.set(st.claim, st);
+      node.touch();
       node.sortedClaims = null;
     }
   }
@@ -96,6 +103,7 @@ export class Forest {
       const [held, waiting] = tally(known);
       node.count(-held, -waiting);
       node.claims.delete(st.claim);
+      node.touch();
       node.sortedClaims = null;
       if (!next?.targets.some((t) => t.path === path)) this.prune(node);
     }
@@ -106,7 +114,13 @@ export class Forest {
     const node = st ? this.make(path) : this.nodes.get(path);
     if (!node) return;
     node.frozen = st;
+    node.touch();
     this.prune(node);
+  }
+
+  /** The rows of a path are folded or unfolded. */
+  touch(path) {
+    this.nodes.get(path)?.touch();
   }
 
   /** Returns [claim, path] of the holders above a path. */
@@ -137,12 +151,13 @@ export class Forest {
   /** Returns [path, waiters] of the longest queues. */
   queues(most) {
     const found = [];
-    for (const node of this.nodes.values()) {
-      if (!node.waiting) continue;
+    const visit = (node) => {
       let waiting = 0;
       for (const st of node.claims.values()) if (st.state !== "held") waiting++;
       if (waiting > 1) found.push([node.path, waiting]);
-    }
+      for (const child of node.children.values()) if (child.waiting > 1) visit(child);
+    };
+    visit(this.root);
     return found.sort((a, b) => b[1] - a[1]).slice(0, most);
   }
 
@@ -172,8 +187,8 @@ export function rowsOf(forest, { text, only, closed, whole }) {
   if (root.frozen && (!shown || shown.get(root)?.frozen)) {
     rows.push({ key: "p:/", level: 1, path: "/", name: "everything", frozen: root.frozen, held: 0, waiting: 0 });
   }
-  const how = { rows, closed, whole, shown, openAll: words.length > 0 };
-  for (const child of insideOf(root, shown)) walk(child, 1, how);
+  const how = { closed, whole, shown, openAll: words.length > 0 };
+  for (const child of insideOf(root, shown)) append(rows, walk(child, 1, how));
   return { rows, found: matches.size };
 }
 
@@ -228,9 +243,26 @@ function textOf(st) {
 
 const insideOf = (node, shown) => (shown ? node.inside().filter((child) => shown.has(child)) : node.inside());
 
-/** Adds the rows of a path and below. Paths that only lead to one other path share its row. */
+/** Adds rows at the end of others. */
+function append(rows, more) {
+  for (const row of more) rows.push(row);
+}
+
+/**
+ * Returns the rows of a path and below. Paths that only lead to one other path share its row. Without a
+ * search the rows are kept until something there changes, so that a change of one path costs no walk
+ * through all the others.
+ */
 function walk(node, level, how) {
-  const { rows, closed, whole, shown, openAll } = how;
+  if (!how.shown && node.drawn?.level === level) return node.drawn.rows;
+  const rows = rowsBelow(node, level, how);
+  if (!how.shown) node.drawn = { level, rows };
+  return rows;
+}
+
+function rowsBelow(node, level, how) {
+  const { closed, whole, shown, openAll } = how;
+  const rows = [];
   let name = node.name;
   let part = shown ? shown.get(node) : node;
   let inside = insideOf(node, shown);
@@ -247,7 +279,7 @@ function walk(node, level, how) {
   const open = folds && (openAll || !closed.has(path));
   rows.push({ key: "p:" + path, level, path, name, held: part.held, waiting: part.waiting, frozen: part.frozen,
     folds, open });
-  if (!open) return;
+  if (!open) return rows;
   let waiters = 0;
   const waiting = claims.length > LONG ? claims.filter((st) => st.state !== "held").length : 0;
   const fold = waiting > LONG && !openAll && !whole.has(path);
@@ -257,5 +289,6 @@ function walk(node, level, how) {
       target: st.targets.find((t) => t.path === path) });
   }
   if (fold) rows.push({ key: "m:" + path, level: level + 1, path, more: waiting - SHORT });
-  for (const child of inside) walk(child, level + 1, how);
+  for (const child of inside) append(rows, walk(child, level + 1, how));
+  return rows;
 }

@@ -1,7 +1,7 @@
 // The tree of paths: a treegrid with one focusable row (roving focus). Only the rows on the screen are
 // in the document, so that ten thousand claims cost no more than thirty.
 
-import { el, fill, icon, icons, setText } from "./dom.js";
+import { el, fill, icon, icons, setAttribute, setText } from "./dom.js";
 import { rowsOf } from "./forest.js";
 import { now } from "./store.js";
 import { askedText, clock, duration, modeOf, ownerOf, visible, waitText } from "./words.js";
@@ -40,7 +40,7 @@ export class Tree {
     const anchor = before.box?.scrollTop > 0 ? this.rows[before.first] : null;
     this.rows = rows;
     this.found = found;
-    this.focusAt = this.indexOf(this.focus);
+    this.focusAt = this.indexOf(this.focus, this.focusAt);
     if (this.focusAt < 0) {
       this.focusAt = Math.max(0, Math.min(this.lastAt ?? 0, rows.length - 1));
       this.focus = rows[this.focusAt]?.key ?? "";
@@ -48,13 +48,15 @@ export class Tree {
     this.lastAt = this.focusAt;
     this.body.style.height = rows.length * before.height + "px";
     this.grid.setAttribute("aria-rowcount", rows.length + 1);
-    const moved = anchor ? this.indexOf(anchor.key) - before.first : 0;
-    if (anchor && moved && this.indexOf(anchor.key) >= 0) before.box.scrollTop += moved * before.height;
+    const anchorAt = anchor ? this.indexOf(anchor.key, before.first) : -1;
+    if (anchorAt >= 0 && anchorAt !== before.first) before.box.scrollTop += (anchorAt - before.first) * before.height;
     this.paint();
     this.explain();
   }
 
-  indexOf(key) {
+  /** Returns the index of a row, which is likely to be at a place; -1 if there is none. */
+  indexOf(key, likely = 0) {
+    if (this.rows[likely]?.key === key) return likely;
     return this.rows.findIndex((row) => row.key === key);
   }
 
@@ -142,6 +144,7 @@ export class Tree {
     if (close) this.closed.add(row.path);
     else this.closed.delete(row.path);
     this.whole.delete(row.path);
+    this.store.forest.touch(row.path);
     this.focus = row.key;
     this.draw();
     this.nodes.get(row.key)?.node.focus();
@@ -151,6 +154,7 @@ export class Tree {
   unfold(row) {
     const i = this.indexOf(row.key);
     this.whole.add(row.path);
+    this.store.forest.touch(row.path);
     this.draw();
     this.go(i);
   }
@@ -228,9 +232,9 @@ function update(part, row, { chosen, focus, at, height }) {
     node.style.transform = part.top = top;
     node.setAttribute("aria-rowindex", at + 2);
   }
-  node.tabIndex = focus ? 0 : -1;
-  node.setAttribute("aria-level", row.level);
-  node.setAttribute("aria-selected", chosen);
+  setAttribute(node, "tabindex", focus ? 0 : -1);
+  setAttribute(node, "aria-level", row.level);
+  setAttribute(node, "aria-selected", chosen);
   if (row.more) {
     setText(part.name, row.more.toLocaleString() + " more wait");
     return;
@@ -238,13 +242,13 @@ function update(part, row, { chosen, focus, at, height }) {
   if (row.claim) {
     const st = row.claim;
     const state = st.state === "held" ? (st.asked ? "asked" : "held") : "waiting";
-    part.mark.className = "mark " + state;
+    setAttribute(part.mark, "class", "mark " + state);
     setText(part.owner, ownerOf(st));
     setText(part.note, visible(st.note));
     setText(part.cells[1], modeOf(row.target));
     node.classList.toggle("waits", st.state === "waiting");
   } else {
-    if (row.folds) node.setAttribute("aria-expanded", row.open);
+    if (row.folds) setAttribute(node, "aria-expanded", row.open);
     else node.removeAttribute("aria-expanded");
     part.caret.classList.toggle("none", !row.folds);
     setText(part.name, visible(row.name));
@@ -275,7 +279,8 @@ function times(part, row) {
   }
   const since = st.received - st.age;
   setText(part.cells[3], duration(t - since));
-  part.cells[3].title = "since " + clock(since);
+  if (part.since !== since) part.cells[3].title = "since " + clock(since);
+  part.since = since;
   setText(part.cells[4], leftText(st, t));
   if (row.claim) setText(part.cells[2], stateText(st));
 }
