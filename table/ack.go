@@ -17,7 +17,7 @@ func (t *Table) recordStatedEnd(c *claim, lease uint64) {
 	default:
 		c.own().statedIn = lease
 	}
-	if len(c.held) > 0 {
+	if c.holds {
 		c.own().unackedEnd = max(c.unackedEnd, end)
 	}
 	t.mark(c)

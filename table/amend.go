@@ -51,7 +51,7 @@ func (c *claim) mayBecome(w *lockkeeper.Want) (converts bool, err error) {
 	converts = !slices.EqualFunc(w.Targets, modes, func(target lockkeeper.Target, m lockkeeper.Mode) bool {
 		return target.Mode == m
 	})
-	if len(c.wanted) == 0 || converts {
+	if !c.waits || converts {
 		rest.Wait = c.want.Wait // c waits for nothing, or is about to begin a new wait
 	}
 	switch {
@@ -89,7 +89,7 @@ func sameTargets(v, w *lockkeeper.Want) bool {
 func (c *claim) modes() []lockkeeper.Mode {
 	var modes []lockkeeper.Mode
 	if c.converting() {
-		for target := range c.targets() {
+		for target := range c.requested() {
 			modes = append(modes, target.Mode)
 		}
 		return modes
@@ -118,8 +118,9 @@ func (t *Table) adopt(c *claim, w *lockkeeper.Want) {
 	}
 	t.mark(c)
 	if raised {
-		for i := range c.held {
-			t.changeAt(c.held[i].node, c.held[i].kind)
+		held := c.held()
+		for i := range held {
+			t.changeAbove(&held[i])
 		}
 		t.recheckAround(c)
 	}
@@ -130,7 +131,7 @@ func (t *Table) upgrade(c *claim, w *lockkeeper.Want) {
 	t.adopt(c, w)
 	t.tickets++
 	c.ticket = t.tickets
-	c.wanted = t.entries(c, w.Targets, nil)
+	c.own().converts, c.waits = t.entries(c, w.Targets, nil), true
 	c.setUndone(lockkeeper.NoReason, "")
 	t.beginWait(c)
 }
@@ -138,17 +139,16 @@ func (t *Table) upgrade(c *claim, w *lockkeeper.Want) {
 // downgrade makes c, which is held exclusive, shared at once. c keeps its fence (R14).
 func (t *Table) downgrade(c *claim, w *lockkeeper.Want) {
 	t.adopt(c, w)
-	old := c.held
-	c.held = t.entries(c, w.Targets, nil)
-	for i := range old {
-		t.drop(&old[i])
-		t.touch(old[i].node, old[i].kind.set())
+	held := c.held()
+	for i := range held {
+		t.drop(&held[i])
+		for n, k := range held[i].places() {
+			t.touch(n, k.set())
+		}
 	}
-	for i := range c.held {
-		t.hold(&c.held[i])
-	}
-	for i := range old {
-		t.unref(old[i].node)
+	for i := range held {
+		held[i].kind, _ = kindOf(w.Targets[i].Mode)
+		t.hold(&held[i])
 	}
 	c.setUndone(lockkeeper.NoReason, "")
 	t.recordChange(c, Downgraded, lockkeeper.NoReason)
@@ -157,7 +157,7 @@ func (t *Table) downgrade(c *claim, w *lockkeeper.Want) {
 
 // raise gives c the priority, limits and revision of w, which does not convert c.
 func (t *Table) raise(c *claim, w *lockkeeper.Want) {
-	waits := len(c.wanted) > 0
+	waits := c.waits
 	if waits {
 		t.stopWaiting(c, true)
 	}
@@ -167,8 +167,9 @@ func (t *Table) raise(c *claim, w *lockkeeper.Want) {
 		t.recordChange(v, AskChanged, lockkeeper.NoReason)
 	}
 	if waits {
-		for i := range c.wanted {
-			if p := &c.wanted[i]; p.kind == kindP {
+		wanted := c.wanted()
+		for i := range wanted {
+			if p := &wanted[i]; p.kind == kindP {
 				p.most = int32(limitOf(w.Targets, p.node.path))
 			}
 		}

@@ -14,7 +14,7 @@ import (
 // Unused reports whether an exclusive claim of path would meet nothing here: no claim, held or
 // waiting, no freeze, and no unacknowledged holder. Only a command [Claim], or a Load, ends that.
 func (t *Table) Unused(path lockkeeper.Path) bool {
-	if n := t.nodes[path]; n != nil && n.refs > 0 || t.unacked.byPath[path] != nil || len(t.freezes.all) > 0 {
+	if n := t.nodes[path]; n != nil && !n.unused() || t.unacked.byPath[path] != nil || len(t.freezes.all) > 0 {
 		return false
 	}
 	ks := conflicts[kindIX]

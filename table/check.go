@@ -12,7 +12,7 @@ import (
 // It costs far more than a step; tests call it after each one.
 func (t *Table) Check() error {
 	for _, check := range [...]func() error{
-		t.checkClaims, t.checkLapses, t.checkNodes, t.checkExclusion, t.checkFences, t.checkNesting,
+		t.checkClaims, t.checkLapses, t.checkTree, t.checkEntries, t.checkExclusion, t.checkFences, t.checkNesting,
 		t.checkLists, t.checkAsks, t.checkHoldTimes, t.checkSchedule, t.checkSettled,
 	} {
 		if err := check(); err != nil {
@@ -28,8 +28,8 @@ func (t *Table) Check() error {
 
 func (c *cold) equalsPlain() bool {
 	return c.quietFrom == unset && c.stated == forever && c.statedIn == 0 && c.unackedEnd == forever && c.refused == 0 &&
-		c.undone == 0 && c.text == "" && c.permits == nil && c.asking == nil && c.asks == nil && c.operator == nil &&
-		c.lapse == nil && c.nestedIndex == 0
+		c.undone == 0 && c.text == "" && c.permits == nil && c.targets == nil && c.converts == nil && c.asking == nil &&
+		c.asks == nil && c.operator == nil && c.lapse == nil && c.nestedIndex == 0
 }
 
 // everyClaim lists all live claims by session and id.
@@ -48,15 +48,15 @@ func (t *Table) checkClaims() error {
 		switch {
 		case c.ended:
 			return fmt.Errorf("claim %s has ended but its session still has it", c.ref())
-		case len(c.held) == 0 && len(c.wanted) == 0:
+		case !c.holds && !c.waits:
 			return fmt.Errorf("claim %s neither waits nor is held", c.ref())
-		case (len(c.wanted) > 0) != (c.queued || c.frozen) || c.queued && c.frozen:
-			return fmt.Errorf("claim %s: wants %d entries, queued %t, frozen %t", c.ref(), len(c.wanted), c.queued, c.frozen)
-		case c.frozen != (len(c.wanted) > 0 && t.forbidden(c) != nil):
+		case (c.waits) != (c.queued || c.frozen) || c.queued && c.frozen:
+			return fmt.Errorf("claim %s: wants %d entries, queued %t, frozen %t", c.ref(), len(c.wanted()), c.queued, c.frozen)
+		case c.frozen != (c.waits && t.forbidden(c) != nil):
 			return fmt.Errorf("claim %s: frozen is %t, against the freezes", c.ref(), c.frozen)
-		case (len(c.held) > 0) != (c.fence > 0):
-			return fmt.Errorf("claim %s: fence %d but %d entries held", c.ref(), c.fence, len(c.held))
-		case len(c.wanted) == 0 && c.bound != forever:
+		case (c.holds) != (c.fence > 0):
+			return fmt.Errorf("claim %s: fence %d but %d entries held", c.ref(), c.fence, len(c.held()))
+		case !c.waits && c.bound != forever:
 			return fmt.Errorf("claim %s waits for nothing until %s", c.ref(), c.bound)
 		}
 		if w := c.request(); w.Check() != nil {
@@ -71,7 +71,7 @@ func (t *Table) checkLapses() error {
 	for _, c := range t.everyClaim() {
 		switch {
 		case c.lapse == nil:
-		case len(c.held) == 0 || len(c.wanted) > 0:
+		case !c.holds || c.waits:
 			return fmt.Errorf("claim %s lapsed, and waits", c.ref())
 		case c.lapse.end <= t.now || c.dueAt() > c.lapse.end:
 			return fmt.Errorf("claim %s lapsed until %s, and is due at %s; it is %s",
@@ -81,115 +81,24 @@ func (t *Table) checkLapses() error {
 	return nil
 }
 
-// checkNodes verifies that a node exists exactly where a claim has an entry, and that the lists of
-// the nodes have exactly these entries, in order.
-func (t *Table) checkNodes() error {
-	refs, listed := make(map[*node]int), make(map[*entry]bool)
-	for _, c := range t.everyClaim() {
-		for _, entries := range [][]entry{c.held, c.wanted} {
-			for i := range entries {
-				refs[entries[i].node]++
-			}
-		}
-	}
-	if used := len(t.nodes) - t.countIdle(); len(refs) != used {
-		return fmt.Errorf("%d nodes for %d that are used", used, len(refs))
-	}
-	for path, n := range t.nodes { // order does not matter: any failure is one
-		if n.path != path || int(n.refs) != refs[n] || n.touched != 0 {
-			return fmt.Errorf("node %s: path %s, %d references for %d entries, touched %b", path, n.path, n.refs, refs[n],
-				n.touched)
-		}
-		units := 0
-		for k := range kinds {
-			for p := n.held[k]; p != nil; p = p.next {
-				if p.node != n || p.kind != k || !p.in(p.claim.held) {
-					return fmt.Errorf("node %s: an entry of claim %s is listed as held %s", path, p.claim.ref(), k)
-				}
-				listed[p] = true
-				units += p.units()
-			}
-		}
-		if units != n.units {
-			return fmt.Errorf("node %s: %d units counted, %d held", path, n.units, units)
-		}
-		if err := n.checkQueues(listed); err != nil {
-			return err
-		}
-	}
-	for _, c := range t.everyClaim() {
-		for i := range c.held {
-			if !listed[&c.held[i]] {
-				return fmt.Errorf("claim %s holds %s unlisted", c.ref(), c.held[i].node.path)
-			}
-		}
-		for i := range c.wanted {
-			if c.queued != listed[&c.wanted[i]] {
-				return fmt.Errorf("claim %s: queued %t, but listed at %s %t", c.ref(), c.queued, c.wanted[i].node.path, !c.queued)
-			}
-		}
-	}
-	return nil
-}
-
-// countIdle counts the nodes that rest without entries.
-func (t *Table) countIdle() int {
-	n := 0
-	for _, nd := range t.idle {
-		if nd.refs == 0 && nd.idles && t.nodes[nd.path] == nd {
-			n++
-		}
-	}
-	return n
-}
-
-// in reports whether p is one of ps.
-func (p *entry) in(ps []entry) bool {
-	for i := range ps {
-		if &ps[i] == p {
-			return true
-		}
-	}
-	return false
-}
-
-func (n *node) checkQueues(listed map[*entry]bool) error {
-	var err error
-	n.waiters.all(func(p *entry) bool {
-		listed[p] = true
-		switch {
-		case p.node != n || !p.in(p.claim.wanted):
-			err = fmt.Errorf("node %s: an entry of claim %s is queued but not wanted here", n.path, p.claim.ref())
-		case p.next != nil && p.next.claim != p.claim && !p.claim.before(p.next.claim):
-			err = fmt.Errorf("node %s: claim %s is queued before %s", n.path, p.claim.ref(), p.next.claim.ref())
-		case p.next != nil && p.next.prev != p:
-			err = fmt.Errorf("node %s: the queue is broken behind claim %s", n.path, p.claim.ref())
-		}
-		return err == nil
-	})
-	return err
-}
-
 // checkExclusion verifies that no two incompatible claims are held (P2 of the safety page), and
 // that no two claims hold one slot. Only the highest limit bounds the sum of units, because the
 // table grants each holder under the holder's own limit.
 func (t *Table) checkExclusion() error {
 	for path, n := range t.nodes { // order does not matter: any failure is one
 		highest, slotted := 0, make(map[int]lockkeeper.Ref)
-		for k := range kinds {
-			for p := n.held[k]; p != nil; p = p.next {
-				if n.heldAgainst(conflicts[k], p.claim) {
-					return fmt.Errorf("%s: claim %s holds %s against an incompatible hold", path, p.claim.ref(), k)
-				}
-				highest = max(highest, p.limit())
+		for p := n.held; p != nil; p = p.next {
+			if n.heldAgainst(conflicts[p.kind], p.claim) {
+				return fmt.Errorf("%s: claim %s holds %s against an incompatible hold", path, p.claim.ref(), p.kind)
 			}
+			highest = max(highest, p.limit())
 		}
-		if n.units > highest {
-			return fmt.Errorf("%s: %d units are held, more than the highest limit, %d", path, n.units, highest)
+		if n.units() > highest {
+			return fmt.Errorf("%s: %d units are held, more than the highest limit, %d", path, n.units(), highest)
 		}
-		for p := n.held[kindP]; p != nil; p = p.next {
+		for p := n.held; p != nil; p = p.next {
 			for _, g := range p.claim.grants() {
-				if g.Path != path {
+				if g.Path != path || p.kind != kindP {
 					continue
 				}
 				if g.InUse > g.Limit || g.InUse < g.Units || (g.Slot > 0) != (g.Units == 1) || g.Slot > g.Limit {
@@ -265,7 +174,7 @@ func (t *Table) checkLists() error {
 		if c.queued && c.soft() {
 			softs++
 		}
-		if thief := len(c.wanted) > 0 && c.steals(); c.isThief != thief {
+		if thief := c.waits && c.steals(); c.isThief != thief {
 			return fmt.Errorf("claim %s: thief is %t", c.ref(), c.isThief)
 		} else if thief {
 			thieves++
@@ -273,7 +182,7 @@ func (t *Table) checkLists() error {
 		if _, listed := t.frozen[c]; c.frozen != listed {
 			return fmt.Errorf("claim %s: frozen is %t, against the list", c.ref(), c.frozen)
 		}
-		if len(c.held) > 0 && c.want.Expected > 0 {
+		if c.holds && c.want.Expected > 0 {
 			announced++
 		}
 	}

@@ -14,19 +14,19 @@ const forever = lockkeeper.Forever
 
 // A claim is one request, waiting or held.
 //
-// Invariants: held is empty exactly while the claim waits for its first grant. wanted is empty
-// exactly while the claim waits for nothing. Both have entries while the claim converts.
+// Invariants: a claim holds, or waits, or does both while it converts. It has an entry for each of its
+// targets, and further ones for those that it converts to. While it waits, it also has intents.
 //
 // There may be a million claims, so a claim has only what nearly each of them needs. Its targets are
 // in its entries (see targets and grants), and what few need is in its cold part.
 type claim struct {
 	id      uint64 // the session's number for it
 	session *session
-	want    *terms  // as last accepted, without the targets and the label
-	label   label   //
-	held    []entry // entries that it holds, in the held lists of the nodes
-	wanted  []entry // entries that it waits for, in the queues of the nodes unless frozen
-	*cold           // &plain for most claims; see own
+	want    *terms   // as last accepted, without the targets and the label
+	label   label    //
+	one     [1]entry // of its target, if it has one; see entries
+	intents []entry  // while it waits: intents on the ancestors of its targets, in the queues there unless frozen
+	*cold            // &plain for most claims; see own
 
 	ticket      uint64 // order in the queue (R4), also the age of a wait (R15)
 	fence       uint64 // 0 until granted
@@ -37,15 +37,15 @@ type claim struct {
 	bound       time.Duration // when its wait ends; forever if never
 	due         *timer        // the next instant at which time changes it; nil if there was none yet; see reschedule
 	pass        uint64        // the latest value of Table.passes with which an algorithm marked it as visited
+	holds       bool          // it is held, perhaps converting
+	waits       bool          // it waits for its first grant, or converts
 	unconfirmed bool
-	queued      bool              // its wanted entries are in the queues of their nodes
+	queued      bool              // its wanted entries and intents are in the queues of their nodes
 	frozen      bool              // a freeze forbids its targets, so it is in no queue; it is in Table.frozen
 	ended       bool              //
 	overdue     bool              // its longest hold has passed
 	isThief     bool              // it is in Table.thieves
 	reason      lockkeeper.Reason // why it ended
-
-	entryRoom [3]entry // memory for the entries of most claims
 }
 
 // terms are what a claim asks for beside its targets. They are never changed, because claims share
@@ -93,6 +93,8 @@ type cold struct {
 	undone     lockkeeper.Reason // why the table gave up its latest conversion
 	text       string            // explains undone or reason
 	permits    []lockkeeper.Grant
+	targets    []entry // of its targets, if it has several; see entries
+	converts   []entry // of the targets that it converts to
 
 	asking   map[*claim]time.Duration // end of each ask, by the holder asked; each holder has it in asks
 	asks     []ask                    // claims that ask it to yield, in the order of R4
@@ -137,73 +139,92 @@ func (c *claim) setUndone(reason lockkeeper.Reason, text string) {
 
 func (c *claim) ref() lockkeeper.Ref { return lockkeeper.Ref{Session: c.session.id, ID: c.id} }
 
-// targets yields c's targets as last accepted, in the order of the request.
-func (c *claim) targets() iter.Seq[lockkeeper.Target] {
+// entries returns the entries of the targets that c holds, or waits for if it holds nothing.
+func (c *claim) entries() []entry {
+	if c.targets != nil {
+		return c.targets
+	}
+	return c.one[:]
+}
+
+// held returns the entries that c holds. They are in the held lists of their nodes.
+func (c *claim) held() []entry {
+	if c.holds {
+		return c.entries()
+	}
+	return nil
+}
+
+// wanted returns the entries of the targets that c waits for. They are in the queues of their nodes
+// unless c is frozen.
+func (c *claim) wanted() []entry {
+	switch {
+	case c.converts != nil:
+		return c.converts
+	case c.waits:
+		return c.entries()
+	}
+	return nil
+}
+
+// pending yields all entries with which c waits: its intents and the entries that it wants.
+func (c *claim) pending() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for i := range c.intents {
+			if !yield(&c.intents[i]) {
+				return
+			}
+		}
+		wanted := c.wanted()
+		for i := range wanted {
+			if !yield(&wanted[i]) {
+				return
+			}
+		}
+	}
+}
+
+// requested yields c's targets as last accepted, in the order of the request.
+func (c *claim) requested() iter.Seq[lockkeeper.Target] {
 	return func(yield func(lockkeeper.Target) bool) {
-		entries := c.wanted
-		if len(entries) == 0 {
-			entries = c.held
+		entries := c.converts
+		if entries == nil {
+			entries = c.entries()
 		}
 		for i := range entries {
-			if p := &entries[i]; p.kind.ofTarget() {
-				target := p.target()
-				if c.refused != 0 {
-					target.Mode = c.refused
-				}
-				if !yield(target) {
-					return
-				}
+			target := entries[i].target()
+			if c.refused != 0 {
+				target.Mode = c.refused
+			}
+			if !yield(target) {
+				return
 			}
 		}
 	}
 }
 
 // several reports whether c has more than one target.
-func (c *claim) several() bool {
-	n := 0
-	for i := range c.wanted {
-		if c.wanted[i].kind.ofTarget() {
-			n++
-		}
-	}
-	for i := range c.held {
-		if c.held[i].kind.ofTarget() && len(c.wanted) == 0 {
-			n++
-		}
-	}
-	return n > 1
-}
+func (c *claim) several() bool { return len(c.targets) > 1 }
 
 // request returns c's request as last accepted.
 func (c *claim) request() lockkeeper.Want {
 	m := c.want
 	return lockkeeper.Want{
-		ID: c.id, Revision: m.Revision, Inside: m.Inside, Targets: slices.Collect(c.targets()), Priority: m.Priority,
+		ID: c.id, Revision: m.Revision, Inside: m.Inside, Targets: slices.Collect(c.requested()), Priority: m.Priority,
 		Wait: m.Wait, WriterPolicy: m.WriterPolicy, Quiet: m.Quiet, Steal: m.Steal, After: m.After, AfterTTL: m.AfterTTL,
 		MaxHold: m.MaxHold, Grace: m.Grace, Expected: m.Expected, Label: c.label.unpack(),
 	}
 }
 
-// grants returns what c holds, or waits for if it holds nothing.
+// grants returns what c holds, or waits for if it holds nothing. The targets must still be in its entries.
 func (c *claim) grants() []lockkeeper.Grant {
 	if c.permits != nil {
 		return c.permits
 	}
-	entries := c.held
-	if len(entries) == 0 {
-		entries = c.wanted
-	}
-	n := 0
+	entries := c.entries()
+	grants := make([]lockkeeper.Grant, len(entries))
 	for i := range entries {
-		if entries[i].kind.ofTarget() {
-			n++
-		}
-	}
-	grants := make([]lockkeeper.Grant, 0, n)
-	for i := range entries {
-		if entries[i].kind.ofTarget() {
-			grants = append(grants, lockkeeper.Grant{Target: entries[i].target()})
-		}
+		grants[i].Target = entries[i].target()
 	}
 	return grants
 }
@@ -227,18 +248,18 @@ type lapse struct {
 	text   string
 }
 
-func (c *claim) waiting() bool    { return len(c.held) == 0 && !c.ended }
-func (c *claim) converting() bool { return len(c.held) > 0 && len(c.wanted) > 0 }
+func (c *claim) waiting() bool    { return !c.holds && !c.ended }
+func (c *claim) converting() bool { return c.holds && c.waits }
 
 // soft reports whether c waits as a soft claim; a conversion never does.
-func (c *claim) soft() bool { return c.want.WriterPolicy == lockkeeper.Soft && len(c.held) == 0 }
+func (c *claim) soft() bool { return c.want.WriterPolicy == lockkeeper.Soft && !c.holds }
 
 func (c *claim) steals() bool { return c.want.Steal != lockkeeper.NoSteal }
 
 // class is the first part of R4's order.
 func (c *claim) class() int {
 	switch {
-	case len(c.held) > 0:
+	case c.holds:
 		return 0 // a conversion
 	case c.soft():
 		return 2
@@ -282,7 +303,7 @@ func (c *claim) nested() bool { return c.want.Inside != (lockkeeper.Ref{}) }
 // holder does; forever if there is none. It ignores takes, because they depend on the thief.
 func (c *claim) enforcedEnd() time.Duration {
 	end := forever
-	if c.want.MaxHold > 0 && len(c.held) > 0 {
+	if c.want.MaxHold > 0 && c.holds {
 		end = c.granted + c.want.MaxHold + c.want.Grace
 	}
 	if c.operator != nil {
@@ -307,7 +328,7 @@ func (c *claim) earliestEnd() time.Duration {
 // announcedEnd returns the instant until which c's hold is certain to last; 0 if c announced none
 // (R8).
 func (c *claim) announcedEnd() time.Duration {
-	if c.want.Expected == 0 || len(c.held) == 0 {
+	if c.want.Expected == 0 || !c.holds {
 		return 0
 	}
 	return min(c.granted+c.want.Expected, c.enforcedEnd())

@@ -41,8 +41,7 @@ func (t *Table) clone() *Table {
 		twins[c] = d
 		d.session = u.sessions[c.session.id]
 		d.due = nil
-		d.held, d.wanted = u.clonePlaces(d, c.held), u.clonePlaces(d, c.wanted)
-		d.cold = c.cold.clone()
+		u.cloneEntries(d, c)
 		for v, end := range c.asking { // order does not matter: a copy
 			d.askFor(twin(v), end)
 		}
@@ -67,8 +66,8 @@ func (t *Table) clone() *Table {
 		}
 	}
 	for path, n := range t.nodes { // order does not matter: a copy
-		if n.refs > 0 {
-			u.cloneLists(u.nodes[path], n, twins)
+		if twin := u.nodes[path]; twin != nil {
+			u.cloneLists(twin, n, twins)
 		}
 	}
 	for c := range t.thieves { // order does not matter: a copy
@@ -90,19 +89,25 @@ func (c *cold) clone() *cold {
 	return &copied
 }
 
+// cloneEntries gives d, a copy of c, entries of its own.
+func (t *Table) cloneEntries(d, c *claim) {
+	d.cold, d.intents = c.cold.clone(), nil
+	d.setEntries(t.clonePlaces(d, c.entries()))
+	if c.converts != nil {
+		d.own().converts = t.clonePlaces(d, c.converts)
+	}
+	if d.waits {
+		t.addIntents(d)
+	}
+}
+
 func (t *Table) clonePlaces(c *claim, places []entry) []entry {
 	if len(places) == 0 {
 		return nil
 	}
 	twins := make([]entry, len(places))
 	for i, p := range places {
-		n := t.nodes[p.node.path]
-		if n == nil {
-			n = &node{path: p.node.path}
-			t.nodes[p.node.path] = n
-		}
-		n.refs++
-		twins[i] = entry{claim: c, node: n, kind: p.kind, permits: p.permits, most: p.most}
+		twins[i] = entry{claim: c, node: t.node(p.node.path), kind: p.kind, permits: p.permits, most: p.most}
 	}
 	return twins
 }
@@ -115,16 +120,14 @@ func (t *Table) cloneLists(twin, n *node, twins map[*claim]*claim) {
 				return &places[i]
 			}
 		}
-		panic("a place has no twin")
+		return nil
 	}
-	for k := range n.held {
-		var last *entry
-		for p := n.held[k]; p != nil; p = p.next {
-			last = p
-		}
-		for p := last; p != nil; p = p.prev { // the newest comes first
-			twin.hold(find(twins[p.claim].held, p))
-		}
+	var last *entry
+	for p := n.held; p != nil; p = p.next {
+		last = p
+	}
+	for p := last; p != nil; p = p.prev { // the newest comes first
+		find(twins[p.claim].held(), p).hold()
 	}
 	if n.slots != nil {
 		twin.slots = &slots{taken: slices.Clone(n.slots.taken), low: n.slots.low}
@@ -134,7 +137,10 @@ func (t *Table) cloneLists(twin, n *node, twins map[*claim]*claim) {
 	}
 	twin.waiters = new(waiters)
 	n.waiters.all(func(p *entry) bool {
-		q := find(twins[p.claim].wanted, p)
+		q := find(twins[p.claim].wanted(), p)
+		if q == nil {
+			q = find(twins[p.claim].intents, p)
+		}
 		twin.waiters.queueOf(q).insert(q)
 		if q.claim.isThief {
 			twin.waiters.addThief(q)

@@ -69,13 +69,16 @@ func TestAReleaseLooksAtFew(t *testing.T) {
 		}
 		for id := range uint64(3) {
 			looked, c := 0, tb.find(lockkeeper.Ref{Session: "a", ID: id + 1})
-			for i := range c.held {
-				p := &c.held[i]
-				p.node.drop(p)
-				if p.node.waiters != nil {
-					p.node.candidates(p.kind.set(), func(*claim) { looked++ })
+			held := c.held()
+			for i := range held {
+				p := &held[i]
+				p.drop()
+				for n, k := range p.places() {
+					if n.waiters != nil {
+						n.candidates(k.set(), func(*claim) { looked++ })
+					}
 				}
-				p.node.hold(p)
+				p.hold()
 			}
 			if looked > 3 {
 				t.Errorf("with %d waiters, the release of claim %d looks at %d of them", waiters, id+1, looked)

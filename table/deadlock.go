@@ -3,7 +3,6 @@ package table
 import (
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -63,8 +62,15 @@ func (t *Table) waitMayDeadlock(c *claim) bool {
 	if t.blockingWaits == 0 {
 		return false
 	}
-	return c.blocksHeld() || len(t.nestedIn[c.ref()]) > 0 ||
-		slices.ContainsFunc(c.wanted, func(p entry) bool { return p.node.waiters.behind(c) })
+	if c.blocksHeld() || len(t.nestedIn[c.ref()]) > 0 {
+		return true
+	}
+	for p := range c.pending() {
+		if p.node.waiters.behind(c) {
+			return true
+		}
+	}
+	return false
 }
 
 // endMayDeadlock reports whether an end or a grant can complete a deadlock. Without soft claims and
@@ -80,8 +86,17 @@ func (t *Table) mayAffectDeadlock(c *claim) bool {
 	if c.nested() || len(t.nestedIn[c.ref()]) > 0 {
 		return true
 	}
-	meets := func(p entry) bool { return p.node.waiters != nil && p.node.waiters.meets(against(p.kind), c) }
-	return slices.ContainsFunc(c.held, meets) || slices.ContainsFunc(c.wanted, meets)
+	meets := func(n *node, k kind) bool { return n.waiters != nil && n.waiters.meets(against(k), c) }
+	for _, entries := range [...][]entry{c.held(), c.wanted()} {
+		for i := range entries {
+			for n, k := range entries[i].places() {
+				if meets(n, k) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // refuseDeadlock refuses the youngest claim of a deadlock, if there is one (R15).
@@ -178,11 +193,15 @@ func (t *Table) addCopy(c *claim) {
 	}
 	s.claims[d.id] = d
 	t.nest(d)
-	d.held = t.copyEntries(d, c.held, d.entryRoom[:0])
-	for i := range d.held {
-		d.held[i].node.hold(&d.held[i])
+	if c.holds {
+		d.setEntries(t.copyEntries(d, c.held(), d.one[:0]))
+		d.holds = true
+		held := d.held()
+		for i := range held {
+			held[i].hold()
+		}
 	}
-	if c.frozen || len(c.wanted) == 0 {
+	if c.frozen || !c.waits {
 		for i := range d.permits {
 			if slot := d.permits[i].Slot; slot > 0 {
 				t.nodes[d.permits[i].Path].needSlots().occupy(slot)
@@ -190,11 +209,12 @@ func (t *Table) addCopy(c *claim) {
 		}
 		return
 	}
-	room := d.entryRoom[:0]
-	if len(d.held) > 0 {
-		room = nil
+	if d.waits = true; d.holds {
+		d.own().converts = t.copyEntries(d, c.wanted(), nil)
+	} else {
+		d.setEntries(t.copyEntries(d, c.wanted(), d.one[:0]))
 	}
-	d.wanted = t.copyEntries(d, c.wanted, room)
+	t.addIntents(d)
 	t.enqueue(d)
 }
 
@@ -212,7 +232,7 @@ func (t *Table) releaseIdle() bool {
 	t.passes++
 	for _, s := range t.sessions { // order does not matter: a mark is a mark
 		for _, c := range s.claims { // order does not matter: a mark is a mark
-			if len(c.wanted) == 0 {
+			if !c.waits {
 				continue
 			}
 			for d := c; d != nil && d.pass != t.passes; d = t.outer(d) {
@@ -242,7 +262,7 @@ func (t *Table) deadlockSet() []*claim {
 	var stuck []*claim
 	for _, s := range t.sessions { // order does not matter: sorted below
 		for _, c := range s.claims { // order does not matter: sorted below
-			if len(c.wanted) > 0 {
+			if c.waits {
 				stuck = append(stuck, c)
 			}
 		}
@@ -251,8 +271,8 @@ func (t *Table) deadlockSet() []*claim {
 	for {
 		t.passes++
 		for _, c := range stuck {
-			c.obstacles(func(p *entry, _ lockkeeper.WaitReason) bool {
-				p.claim.pass = t.passes // c waits for it
+			c.obstacles(func(d *claim, _ *node, _ lockkeeper.WaitReason) bool {
+				d.pass = t.passes // c waits for it
 				return true
 			})
 		}
@@ -286,8 +306,8 @@ func (t *Table) isNeeded(c *claim) bool {
 func (t *Table) describeDeadlock(set []*claim) string {
 	var said []string
 	for _, c := range set {
-		c.obstacles(func(p *entry, _ lockkeeper.WaitReason) bool {
-			said = append(said, fmt.Sprintf("%s waits for %s of %s", t.chain(c), p.node.path, p.claim.name()))
+		c.obstacles(func(d *claim, at *node, _ lockkeeper.WaitReason) bool {
+			said = append(said, fmt.Sprintf("%s waits for %s of %s", t.chain(c), at.path, d.name()))
 			return false
 		})
 		if len(said) == lockkeeper.MaxBlockers {

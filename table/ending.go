@@ -14,7 +14,7 @@ func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombs
 	}
 	t.stopStealing(c)
 	t.withdrawAll(c)
-	if len(c.held) > 0 {
+	if c.holds {
 		t.recordHoldTime(c, reason)
 	}
 	t.deadlockSuspected = t.deadlockSuspected || t.endMayDeadlock() && t.mayAffectDeadlock(c)
@@ -28,17 +28,17 @@ func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombs
 // unlink removes c from its session, the nodes, the schedule and the lists, but not from the asks.
 // If ends is set, claims that c blocked may be granted.
 func (t *Table) unlink(c *claim, ends bool) {
-	if c.want.Expected > 0 && len(c.held) > 0 {
+	if c.want.Expected > 0 && c.holds {
 		t.announced--
 	}
 	if c.isThief {
 		t.forgetThief(c)
 	}
-	if len(c.wanted) > 0 {
+	if c.waits {
 		t.stopWaiting(c, ends)
 		t.unwant(c)
 	}
-	if len(c.held) > 0 {
+	if c.holds {
 		t.dropHeld(c, ends)
 	}
 	t.unnest(c)
@@ -60,7 +60,7 @@ func (t *Table) giveUp(c *claim, reason lockkeeper.Reason, text string) {
 	}
 	t.stopStealing(c)
 	t.stopWaiting(c, true)
-	mode := c.wanted[len(c.wanted)-1].kind.mode()
+	mode := c.wanted()[0].kind.mode()
 	t.unwant(c)
 	t.deadlockSuspected = t.deadlockSuspected || t.endMayDeadlock()
 	c.bound = forever
@@ -77,7 +77,7 @@ func (t *Table) endForced(c *claim, reason lockkeeper.Reason, by lockkeeper.Labe
 	if c.lapse != nil {
 		until = 0
 	}
-	held := len(c.held) > 0
+	held := c.holds
 	tomb := t.endClaim(c, reason, words(by))
 	if held && until > t.now {
 		tomb.own().unackedUntil, tomb.kept = until, true
@@ -92,12 +92,8 @@ func words(by lockkeeper.Label) string { return (&lockkeeper.Asked{Label: by}).W
 func (t *Table) tombOf(c *claim) *tombstone {
 	tomb := t.newTombstone()
 	tomb.id, tomb.session, tomb.want, tomb.label = c.id, c.session, c.want, c.label
-	entries := c.held
-	if len(entries) == 0 {
-		entries = c.wanted
-	}
-	if last := &entries[len(entries)-1]; last.kind != kindP && !c.several() {
-		tomb.path, tomb.mode = last.node.path, last.kind.mode()
+	if p := &c.entries()[0]; p.kind != kindP && !c.several() {
+		tomb.path, tomb.mode = p.node.path, p.kind.mode()
 	} else {
 		tomb.setGrants(c.grants())
 	}

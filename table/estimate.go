@@ -17,8 +17,8 @@ const mostAhead = 1 << 10
 func (c *claim) ahead(f func(*claim) bool) {
 	var room [8]*entry
 	fronts := room[:0]
-	for i := range c.wanted {
-		for q := range c.wanted[i].queuesAhead() {
+	for p := range c.pending() {
+		for q := range p.queuesAhead() {
 			fronts = append(fronts, q.head)
 		}
 	}
@@ -105,7 +105,7 @@ func (t *Table) estimate(c *claim) time.Duration {
 }
 
 func (c *claim) permitsOnly() bool {
-	for target := range c.targets() {
+	for target := range c.requested() {
 		if target.Mode != lockkeeper.ModePermits {
 			return false
 		}
@@ -117,7 +117,7 @@ func (c *claim) permitsOnly() bool {
 // with a quarter of the permits delays other claims a quarter of its length. c wants only permits.
 func (c *claim) share(length time.Duration) time.Duration {
 	most := time.Duration(0)
-	for target := range c.targets() {
+	for target := range c.requested() {
 		units, limit := time.Duration(target.Units), time.Duration(target.Limit)
 		most = max(most, length/limit*units+(length%limit*units+limit-1)/limit) // written so that it can't overflow
 	}
@@ -126,8 +126,8 @@ func (c *claim) share(length time.Duration) time.Duration {
 
 // clashes reports whether two targets of c and d have incompatible kinds.
 func (c *claim) clashes(d *claim) bool {
-	for a := range c.targets() {
-		for b := range d.targets() {
+	for a := range c.requested() {
+		for b := range d.requested() {
 			if incompatible(a, b) {
 				return true
 			}
@@ -147,19 +147,17 @@ func (t *Table) remaining(c *claim) time.Duration {
 		}
 		return count <= mostAhead
 	}
-	for i := range c.wanted {
-		p := &c.wanted[i]
-		for against := conflicts[p.kind]; against != 0; {
-			for h := p.node.held[against.next()]; h != nil; h = h.next {
-				if h.claim == c {
-					continue
-				}
-				if longest = max(longest, t.timeLeft(h.claim)); longest == forever || !seen(h.claim) {
-					return forever
-				}
+	for p := range c.pending() {
+		if !p.node.holders(conflicts[p.kind], func(h *entry) bool {
+			if h.claim == c {
+				return true
 			}
+			longest = max(longest, t.timeLeft(h.claim))
+			return longest != forever && seen(h.claim)
+		}) {
+			return forever
 		}
-		if missing := p.node.units + p.units() - p.limit(); p.kind == kindP && missing > 0 {
+		if missing := p.node.units() + p.units() - p.limit(); p.kind == kindP && missing > 0 {
 			if longest = max(longest, t.freedAfter(p, missing, seen)); longest == forever {
 				return forever
 			}
@@ -176,11 +174,11 @@ func (t *Table) freedAfter(p *entry, missing int, seen func(*claim) bool) time.D
 		units int
 	}
 	var parts []part
-	for h := p.node.held[kindP]; h != nil; h = h.next {
-		if !seen(h.claim) {
-			return forever
-		}
+	if !p.node.holders(kindP.set(), func(h *entry) bool {
 		parts = append(parts, part{t.timeLeft(h.claim), h.units()})
+		return seen(h.claim)
+	}) {
+		return forever
 	}
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.left, b.left) })
 	for _, part := range parts {

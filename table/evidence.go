@@ -7,28 +7,22 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// obstacles calls f with the entries of other claims for which c waits, until f returns false:
-// first held entries, then entries ahead in the queue.
-func (c *claim) obstacles(f func(*entry, lockkeeper.WaitReason) bool) {
-	for i := range c.wanted {
-		p := &c.wanted[i]
-		for against := conflicts[p.kind]; against != 0; {
-			for h := p.node.held[against.next()]; h != nil; h = h.next {
-				if h.claim != c && !f(h, lockkeeper.HeldBy) {
-					return
-				}
-			}
+// obstacles calls f with the other claims for which c waits, and the nodes where it does, until f returns
+// false: first with holders, then with claims ahead in the queue.
+func (c *claim) obstacles(f func(*claim, *node, lockkeeper.WaitReason) bool) {
+	for p := range c.pending() {
+		against := conflicts[p.kind]
+		if p.kind == kindP && !p.fits() {
+			against |= kindP.set()
 		}
-		crowded := p.kind == kindP && !p.fits()
-		for h := p.node.held[kindP]; h != nil && crowded; h = h.next {
-			if !f(h, lockkeeper.HeldBy) {
-				return
-			}
+		if !p.node.holders(against, func(h *entry) bool {
+			return h.claim == c || f(h.claim, p.node, lockkeeper.HeldBy)
+		}) {
+			return
 		}
 	}
-	behind := func(p *entry) bool { return f(p, lockkeeper.Behind) }
-	for i := range c.wanted {
-		p := &c.wanted[i]
+	behind := func(p *entry) bool { return f(p.claim, p.node, lockkeeper.Behind) }
+	for p := range c.pending() {
 		crowded := p.kind == kindP && !p.fits()
 		for q := range p.queuesAhead() {
 			against := conflicts[p.kind].has(q.head.kind) || crowded
@@ -49,10 +43,10 @@ func (t *Table) blockers(c *claim) []lockkeeper.Blocker {
 		})
 	}
 	seen := make(map[*claim]bool)
-	c.obstacles(func(p *entry, why lockkeeper.WaitReason) bool {
-		if d := p.claim; !seen[d] && len(all) < lockkeeper.MaxBlockers {
+	c.obstacles(func(d *claim, at *node, why lockkeeper.WaitReason) bool {
+		if !seen[d] && len(all) < lockkeeper.MaxBlockers {
 			seen[d] = true
-			all = append(all, t.blocker(c, d, p, why))
+			all = append(all, t.blocker(c, d, at, why))
 		}
 		return len(all) < lockkeeper.MaxBlockers
 	})
@@ -67,8 +61,8 @@ func (t *Table) freezesAgainst(c *claim) []*freeze {
 	return fs[:min(len(fs), lockkeeper.MaxBlockers)]
 }
 
-func (t *Table) blocker(c, d *claim, p *entry, why lockkeeper.WaitReason) lockkeeper.Blocker {
-	target := d.targetAt(p.node.path)
+func (t *Table) blocker(c, d *claim, at *node, why lockkeeper.WaitReason) lockkeeper.Blocker {
+	target := d.targetAt(at.path)
 	b := lockkeeper.Blocker{
 		Ref: d.ref(), Why: why, Path: target.Path, Mode: target.Mode, Units: target.Units,
 		Age: t.now - d.arrived, Label: d.label.unpack(),
@@ -104,12 +98,11 @@ func (c *claim) targetAt(path lockkeeper.Path) lockkeeper.Target {
 // waits returns the reasons why c waits (R17).
 func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 	var held, behind, limit bool
-	for i := range c.wanted {
-		p := &c.wanted[i]
+	for p := range c.pending() {
 		against := conflicts[p.kind]
 		held = held || p.node.heldAgainst(against, c)
 		behind = behind || p.node.waiters != nil && p.node.waiters.waitsFor(against, c)
-		if p.kind == kindP && p.node.units+p.units() > p.limit() {
+		if p.kind == kindP && p.node.units()+p.units() > p.limit() {
 			limit = true
 		} else if p.kind == kindP && !p.fits() {
 			behind = true
@@ -142,8 +135,8 @@ func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 // just arrived is cheap, however long the queue is.
 func (t *Table) positionOf(c *claim) int {
 	position, several := 1, c.several()
-	for i := range c.wanted {
-		for q := range c.wanted[i].queuesAhead() {
+	for p := range c.pending() {
+		for q := range p.queuesAhead() {
 			several = several || q.several > 0
 		}
 	}
@@ -155,8 +148,8 @@ func (t *Table) positionOf(c *claim) int {
 		})
 		return position
 	}
-	for i := range c.wanted {
-		for q := range c.wanted[i].queuesAhead() {
+	for p := range c.pending() {
+		for q := range p.queuesAhead() {
 			before, looked := q.rank(c)
 			position += before
 			t.counted += looked

@@ -269,7 +269,7 @@ func (t *Table) fingerprint(seed maphash.Seed) uint64 {
 	}
 	for _, c := range claims {
 		b = append(b, c.session.id...)
-		b = append(b, byte(c.id), byte(len(c.held)), byte(len(c.wanted)), byte(c.want.Priority), byte(c.want.Steal),
+		b = append(b, byte(c.id), byte(len(c.held())), byte(len(c.wanted())), byte(c.want.Priority), byte(c.want.Steal),
 			byte(c.undone), byte(len(c.asks)))
 		b = append(b, rank(func(c *claim) uint64 { return c.ticket }, c), rank(func(c *claim) uint64 { return c.fence }, c))
 		targets := c.request().Targets

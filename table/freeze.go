@@ -69,7 +69,7 @@ func (fs *freezes) forbidding(c *claim) iter.Seq[*freeze] {
 		if f := fs.on(lockkeeper.Root); f != nil && !yield(f) {
 			return
 		}
-		for target := range c.targets() {
+		for target := range c.requested() {
 			for path := range target.Path.Ancestors() {
 				if f := fs.on(path); f != nil && !yield(f) {
 					return
@@ -164,7 +164,7 @@ func (t *Table) freezeWaiters() {
 	var caught []*claim
 	for _, n := range t.nodesWithWaiters() {
 		n.waiters.all(func(p *entry) bool {
-			if p == &p.claim.wanted[0] && t.forbidden(p.claim) != nil {
+			if p == &p.claim.wanted()[0] && t.forbidden(p.claim) != nil {
 				caught = append(caught, p.claim)
 			}
 			return true
@@ -186,12 +186,12 @@ func (t *Table) freezeWaiters() {
 func (t *Table) setFrozen(c *claim) {
 	c.frozen = true
 	t.frozen[c] = struct{}{}
-	for i := range c.wanted {
-		n := c.wanted[i].node
+	for p := range c.pending() {
+		n := p.node
 		if n.waiters == nil {
 			n.waiters = new(waiters)
 		}
-		n.waiters.needRare().frozen[c.wanted[i].kind].push(&c.wanted[i])
+		n.waiters.needRare().frozen[p.kind].push(p)
 		n.waiters.rare.disturbed = 0
 	}
 }
@@ -200,8 +200,7 @@ func (t *Table) setFrozen(c *claim) {
 func (t *Table) clearFrozen(c *claim) {
 	c.frozen = false
 	delete(t.frozen, c)
-	for i := range c.wanted {
-		p := &c.wanted[i]
+	for p := range c.pending() {
 		p.node.waiters.rare.frozen[p.kind].remove(p)
 	}
 }

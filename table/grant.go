@@ -15,38 +15,38 @@ import (
 // them when the writer releases. (3) A claim on an unrelated path conflicts with none of them, so
 // the table grants it at once, however long the queue is.
 func (t *Table) compatible(c *claim) bool {
-	for i := range c.wanted {
-		if !c.wanted[i].open() {
+	wanted := c.wanted()
+	for i := range wanted {
+		p := &wanted[i]
+		if !p.node.open(p.kind, c) || p.kind == kindP && !p.fits() {
 			return false
+		}
+		for above := p.node.parent; above != nil; above = above.parent {
+			if !above.open(p.kind.intent(), c) {
+				return false
+			}
 		}
 	}
 	return true
 }
 
-// open reports whether no held entry and no entry ahead in the queue at p's node blocks p.
-func (p *entry) open() bool {
-	against := conflicts[p.kind]
-	if p.node.heldAgainst(against, p.claim) {
-		return false
-	}
-	if p.node.waiters != nil && p.node.waiters.waitsFor(against, p.claim) {
-		return false
-	}
-	return p.kind != kindP || p.fits()
+// open reports whether no hold and no claim ahead in the queue at n excludes c there by its kind k.
+func (n *node) open(k kind, c *claim) bool {
+	return !n.heldAgainst(conflicts[k], c) && (n.waiters == nil || !n.waiters.waitsFor(conflicts[k], c))
 }
 
 // grantable reports whether the table may grant c now: R5 allows it, and no freeze (R18), resuming
 // session (R19) or quiet period (R9) delays it.
 func (t *Table) grantable(c *claim) bool {
-	if len(c.wanted) == 0 || c.frozen || !c.session.resumed || !t.compatible(c) {
+	if !c.waits || c.frozen || !c.session.resumed || !t.compatible(c) {
 		return false
 	}
 	return !c.soft() || c.quiet()+c.want.Quiet <= t.now
 }
 
-// restartQuietPeriods restarts the quiet periods of waiting claims that conflict with p, a hold
-// that has just ended (R9).
-func (t *Table) restartQuietPeriods(p *entry) {
+// restartQuietPeriods restarts the quiet periods of claims that wait at n and conflict with a hold that
+// counted there as k and has just ended (R9).
+func (t *Table) restartQuietPeriods(n *node, k kind) {
 	again := func(q *entry) bool {
 		if t.work++; q.claim.want.Quiet > 0 {
 			q.claim.own().quietFrom = t.now
@@ -55,19 +55,19 @@ func (t *Table) restartQuietPeriods(p *entry) {
 		}
 		return true
 	}
-	if p.node.waiters == nil || p.node.waiters.rare == nil {
+	if n.waiters == nil || n.waiters.rare == nil {
 		return
 	}
-	a := p.node.waiters.rare
+	a := n.waiters.rare
 	if a.disturbedAt != t.now {
 		a.disturbedAt, a.disturbed = t.now, 0
 	}
-	if a.disturbed.has(p.kind) {
+	if a.disturbed.has(k) {
 		return // many holds that end at one instant disturb once
 	}
-	a.disturbed |= p.kind.set()
-	eachOf(&a.soft, conflicts[p.kind], again)
-	eachOf(&a.frozen, conflicts[p.kind], again)
+	a.disturbed |= k.set()
+	eachOf(&a.soft, conflicts[k], again)
+	eachOf(&a.frozen, conflicts[k], again)
 }
 
 // settle grants claims that R5 allows, ends hopeless waits (R8), refuses deadlocks (R15), updates
@@ -159,16 +159,19 @@ func (n *node) candidates(gone kindSet, f func(*claim)) {
 // grant makes c held, or completes its conversion.
 func (t *Table) grant(c *claim) {
 	t.stopWaiting(c, false)
-	first := len(c.held) == 0
+	t.dropIntents(c)
+	first := !c.holds
 	if !first {
 		t.dropHeld(c, false)
+		c.setEntries(c.converts)
 	}
-	c.held, c.wanted = c.wanted, nil
+	c.holds, c.waits = true, false
 	if c.permits != nil {
 		c.own().permits = slices.Clone(c.permits) // earlier statuses share the old ones
 	}
-	for i := range c.held {
-		t.hold(&c.held[i])
+	held := c.held()
+	for i := range held {
+		t.hold(&held[i])
 	}
 	for i := range c.permits {
 		g := &c.permits[i]
@@ -176,7 +179,7 @@ func (t *Table) grant(c *claim) {
 			continue
 		}
 		n := t.nodes[g.Path]
-		if g.InUse = n.units; g.Units == 1 {
+		if g.InUse = n.units(); g.Units == 1 {
 			g.Slot = t.slot(n, g.Limit)
 		}
 	}
@@ -220,10 +223,9 @@ func (t *Table) startWaiting(c *claim) {
 	}
 }
 
-// enqueue puts c's entries into the queues of their nodes.
+// enqueue puts c's wanted entries and intents into the queues of their nodes.
 func (t *Table) enqueue(c *claim) {
-	for i := range c.wanted {
-		p := &c.wanted[i]
+	for p := range c.pending() {
 		if p.node.waiters == nil {
 			p.node.waiters = new(waiters)
 		}
@@ -263,8 +265,7 @@ func (t *Table) stopWaiting(c *claim, givesUp bool) {
 	if c.blocksHeld() {
 		t.blockingWaits--
 	}
-	for i := range c.wanted {
-		p := &c.wanted[i]
+	for p := range c.pending() {
 		p.node.waiters.queueOf(p).remove(p)
 		p.node.waiters.removeThief(p)
 		t.changeAt(p.node, p.kind)
@@ -285,22 +286,29 @@ func (t *Table) dropHeld(c *claim, ends bool) {
 			t.nodes[g.Path].slots.free(g.Slot)
 		}
 	}
-	for i := range c.held {
-		p := &c.held[i]
+	held := c.held()
+	for i := range held {
+		p := &held[i]
 		t.drop(p)
 		if ends {
-			t.touch(p.node, p.kind.set())
-			t.restartQuietPeriods(p)
+			for n, k := range p.places() {
+				t.touch(n, k.set())
+				t.restartQuietPeriods(n, k)
+			}
 		}
 		t.unref(p.node)
 	}
-	c.held = nil
+	c.holds = false
 }
 
-// unwant clears c's wanted entries; c must have left the queues.
+// unwant clears c's wanted entries and intents; c must have left the queues.
 func (t *Table) unwant(c *claim) {
-	for i := range c.wanted {
-		t.unref(c.wanted[i].node)
+	t.dropIntents(c)
+	wanted := c.wanted()
+	for i := range wanted {
+		t.unref(wanted[i].node)
 	}
-	c.wanted = nil
+	if c.waits = false; c.converts != nil {
+		c.own().converts = nil
+	}
 }

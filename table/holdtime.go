@@ -70,11 +70,9 @@ func (t *Table) recordHoldTime(c *claim, reason lockkeeper.Reason) {
 		return // something cut the hold short, or its real end is unknown
 	}
 	lasted := t.now - c.granted
-	for i := range c.held {
-		if !c.held[i].kind.ofTarget() {
-			continue
-		}
-		path := c.held[i].node.path
+	held := c.held()
+	for i := range held {
+		path := held[i].node.path
 		if p := t.holdTimes.of[path]; p != nil {
 			t.holdTimes.set(p, p.estimate+(lasted-p.estimate)/4, t.now)
 		} else {
@@ -183,7 +181,7 @@ func (p *holdTime) before(q *holdTime) bool {
 func (t *Table) expected(c *claim) time.Duration {
 	length := c.want.Expected
 	if length == 0 {
-		for target := range c.targets() {
+		for target := range c.requested() {
 			if p := t.holdTimes.of[target.Path]; p != nil {
 				length = max(length, p.estimate)
 			}

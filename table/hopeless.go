@@ -9,7 +9,7 @@ import (
 // hopeless reports whether c's wait is certain to end without a grant (R8): a freeze or announced
 // holds block it until its bound or longer.
 func (t *Table) hopeless(c *claim) bool {
-	if c.ended || len(c.wanted) == 0 || c.bound == forever {
+	if c.ended || !c.waits || c.bound == forever {
 		return false
 	}
 	if c.frozen {
@@ -20,21 +20,20 @@ func (t *Table) hopeless(c *claim) bool {
 	if t.announced == 0 {
 		return false
 	}
-	for i := range c.wanted {
-		p := &c.wanted[i]
-		for against := conflicts[p.kind]; against != 0; {
-			for h := p.node.held[against.next()]; h != nil; h = h.next {
-				if c.heldBeyond(h.claim) {
-					return true
-				}
-			}
+	for p := range c.pending() {
+		if !p.node.holders(conflicts[p.kind], func(h *entry) bool { return !c.heldBeyond(h.claim) }) {
+			return true
+		}
+		if p.kind != kindP {
+			continue
 		}
 		units := p.units()
-		for h := p.node.held[kindP]; h != nil && p.kind == kindP; h = h.next {
+		p.node.holders(kindP.set(), func(h *entry) bool {
 			if c.heldBeyond(h.claim) {
 				units += h.units()
 			}
-		}
+			return true
+		})
 		if units > p.limit() {
 			return true
 		}
@@ -52,21 +51,23 @@ func (t *Table) recheckAround(c *claim) {
 	if c.want.Expected == 0 {
 		return
 	}
-	for i := range c.held {
-		h := &c.held[i]
-		recheck := func(p *entry) bool {
-			t.work++
-			t.maybeHopeless = append(t.maybeHopeless, p.claim)
-			return true
-		}
-		l, ks := h.node.waiters, against(h.kind)
-		if l == nil {
-			continue
-		}
-		l.eachOf(ks, recheck)
-		if l.rare != nil {
-			eachOf(&l.rare.soft, ks, recheck)
-			eachOf(&l.rare.frozen, ks, recheck)
+	recheck := func(p *entry) bool {
+		t.work++
+		t.maybeHopeless = append(t.maybeHopeless, p.claim)
+		return true
+	}
+	held := c.held()
+	for i := range held {
+		for n, k := range held[i].places() {
+			l, ks := n.waiters, against(k)
+			if l == nil {
+				continue
+			}
+			l.eachOf(ks, recheck)
+			if l.rare != nil {
+				eachOf(&l.rare.soft, ks, recheck)
+				eachOf(&l.rare.frozen, ks, recheck)
+			}
 		}
 	}
 }

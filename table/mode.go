@@ -82,8 +82,13 @@ func kindOf(m lockkeeper.Mode) (target, intent kind) {
 	}
 }
 
-// ofTarget reports whether k is the kind of a target, not an intent.
-func (k kind) ofTarget() bool { return k >= kindS }
+// intent returns the intent that a target of kind k implies at its ancestors; an intent implies itself.
+func (k kind) intent() kind {
+	if k == kindS || k == kindIS {
+		return kindIS
+	}
+	return kindIX
+}
 
 // mode returns the mode of a target of kind k.
 func (k kind) mode() lockkeeper.Mode {

@@ -2,14 +2,14 @@ package table
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// An entry is one claim at one node. It is in the node's held list while the claim is held, and in
-// a queue of the node while the claim waits. A converting claim has entries of both sorts.
+// An entry is one claim at one node: a target of it, or an intent with which it waits. It is in the
+// node's held list while the claim is held, and in a queue of the node while the claim waits. A
+// converting claim has entries of both sorts.
 type entry struct {
 	claim      *claim
 	node       *node
@@ -29,20 +29,6 @@ func (p *entry) limit() int { return int(p.most) }
 // target returns the target that p stands for; p must not be an intent.
 func (p *entry) target() lockkeeper.Target {
 	return lockkeeper.Target{Path: p.node.path, Mode: p.kind.mode(), Units: p.units(), Limit: p.limit()}
-}
-
-// A node is one path that a claim holds, or waits for, or has an intent on.
-// It exists as long as a claim has an entry at it, and then idles for a while; see mostIdle.
-type node struct {
-	path    lockkeeper.Path
-	held    [kinds]*entry // held entries by kind, newest first
-	units   int           // sum of held permits
-	slots   *slots        // of held permits of one unit; nil until there was one
-	waiters *waiters      // claims that wait here; nil until the first one
-	refs    uint32        // entries at it, those of frozen claims included
-	idles   bool          // it is in Table.idle, perhaps with entries again
-	touched kindSet       // kinds of entries that left since the last grantReady
-	changed kindSet       // kinds of entries that came or left since the last update of asks
 }
 
 // waiters are the claims that wait at one node. Soft claims are ahead of no claim, so rare has them
@@ -292,71 +278,6 @@ func (q *queue) each(f func(*entry) bool) bool {
 	return true
 }
 
-// hold adds p to the held entries of n.
-func (n *node) hold(p *entry) {
-	p.prev, p.next = nil, n.held[p.kind]
-	if p.next != nil {
-		p.next.prev = p
-	}
-	n.held[p.kind] = p
-	n.units += p.units()
-}
-
-// hold adds p to the held entries of its node, and marks the asks of thieves there for an update.
-func (t *Table) hold(p *entry) {
-	p.node.hold(p)
-	t.changeAt(p.node, p.kind)
-}
-
-// drop is the reverse of hold.
-func (t *Table) drop(p *entry) {
-	p.node.drop(p)
-	t.changeAt(p.node, p.kind)
-}
-
-// drop is the reverse of hold.
-func (n *node) drop(p *entry) {
-	if p.prev == nil {
-		n.held[p.kind] = p.next
-	} else {
-		p.prev.next = p.next
-	}
-	if p.next != nil {
-		p.next.prev = p.prev
-	}
-	p.prev, p.next = nil, nil
-	n.units -= p.units()
-}
-
-// heldAgainst reports whether another claim than c holds one of the kinds ks here.
-func (n *node) heldAgainst(ks kindSet, c *claim) bool {
-	for ks != 0 {
-		if head := n.held[ks.next()]; head != nil && (head.claim != c || head.next != nil) {
-			return true
-		}
-	}
-	return false
-}
-
-// node returns the node of a path with one more reference, and creates it if there is none. Each
-// entry has one reference.
-func (t *Table) node(path lockkeeper.Path) *node {
-	n := t.nodes[path]
-	if n == nil {
-		n = t.newNode()
-		n.path = path
-		t.nodes[path] = n
-	}
-	n.refs++
-	return n
-}
-
-func (t *Table) unref(n *node) {
-	if n.refs--; n.refs == 0 && !n.idles {
-		t.rest(n)
-	}
-}
-
 // touch records that entries of the kinds ks left n, so that grantReady considers the claims that
 // they blocked.
 func (t *Table) touch(n *node, ks kindSet) {
@@ -367,16 +288,4 @@ func (t *Table) touch(n *node, ks kindSet) {
 		t.touched = append(t.touched, n)
 	}
 	n.touched |= ks
-}
-
-// nodesWithWaiters lists the nodes at which a claim waits or waited, by path.
-func (t *Table) nodesWithWaiters() []*node {
-	var ns []*node
-	for _, n := range t.nodes { // order does not matter: sorted below
-		if n.waiters != nil {
-			ns = append(ns, n)
-		}
-	}
-	slices.SortFunc(ns, func(a, b *node) int { return strings.Compare(string(a.path), string(b.path)) })
-	return ns
 }

@@ -56,7 +56,7 @@ func (l *waiters) unitsAhead(p *entry, bound int) int {
 // fits is R7 for waiting permits: held units + units ahead in queues with a limit of at least p's +
 // p's units <= p's limit.
 func (p *entry) fits() bool {
-	free := p.limit() - p.node.units - p.units()
+	free := p.limit() - p.node.units() - p.units()
 	return free >= 0 && (p.node.waiters == nil || p.node.waiters.unitsAhead(p, free) <= free)
 }
 
@@ -70,7 +70,7 @@ func (n *node) openPermits(f func(*claim)) {
 		for j := range cursors {
 			cursors[j] = n.waiters.permits[j].head
 		}
-		for sum := n.units; sum < limit; {
+		for sum := n.units(); sum < limit; {
 			next := -1
 			for j, p := range cursors {
 				if p != nil && (next < 0 || p.claim.before(cursors[next].claim)) {

@@ -282,7 +282,7 @@ func (c *claim) record() ClaimRecord {
 	if c.unackedEnd != c.stated {
 		r.UnackedEnd = c.unackedEnd
 	}
-	if len(c.held) > 0 {
+	if c.holds {
 		r.State = lockkeeper.Held
 	}
 	for _, a := range c.asks {

@@ -151,7 +151,7 @@ func (t *Table) extend(s *session) {
 // resume marks the waits of s for a recheck, because they may be granted now.
 func (t *Table) resume(s *session) {
 	for _, c := range s.byID() {
-		if len(c.wanted) > 0 {
+		if c.waits {
 			t.arrivals = append(t.arrivals, c)
 			if c.isThief {
 				t.staleThieves = append(t.staleThieves, c)
@@ -252,7 +252,8 @@ func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 	s.claims[w.ID] = c
 	t.nest(c)
 	t.markThievesInside(c.ref())
-	c.wanted = t.entries(c, w.Targets, c.entryRoom[:0])
+	c.setEntries(t.entries(c, w.Targets, c.one[:0]))
+	c.waits = true
 	t.beginWait(c)
 	if c.ended {
 		t.tomb(c).acked = true // by this answer
@@ -266,8 +267,10 @@ func (t *Table) beginWait(c *claim) {
 	case t.forbidden(c) == nil && t.grantable(c):
 		t.grant(c)
 	case c.want.Wait == 0:
+		t.addIntents(c)
 		t.giveUp(c, lockkeeper.TimedOut, "")
 	default:
+		t.addIntents(c)
 		if c.want.Wait != forever {
 			c.bound = t.now + c.want.Wait
 		}
@@ -277,30 +280,6 @@ func (t *Table) beginWait(c *claim) {
 		t.reschedule(c)
 	}
 	t.settle()
-}
-
-// entries appends c's entries to room: one for each of targets and an intent on every ancestor, each
-// kind once per node (R3). The caller must not move them once they are in the lists of the nodes.
-func (t *Table) entries(c *claim, targets []lockkeeper.Target, room []entry) []entry {
-	for _, target := range targets {
-		k, intent := kindOf(target.Mode)
-		for path := range target.Path.Ancestors() {
-			room = t.addEntry(room, entry{claim: c, kind: intent}, path)
-		}
-		own := entry{claim: c, kind: k, permits: int32(target.Units), most: int32(target.Limit)}
-		room = t.addEntry(room, own, target.Path)
-	}
-	return room
-}
-
-func (t *Table) addEntry(entries []entry, p entry, path lockkeeper.Path) []entry {
-	for i := range entries {
-		if entries[i].kind == p.kind && entries[i].node.path == path {
-			return entries
-		}
-	}
-	p.node = t.node(path)
-	return append(entries, p)
 }
 
 // replyStatus sets the reply to a claim command. The status of a refused claim includes its

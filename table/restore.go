@@ -94,7 +94,7 @@ func (t *Table) linkAsks(l *links) {
 		v := t.find(ref)
 		for _, r := range records {
 			l.thieves[r.By] = struct{}{}
-			if c := t.find(r.By); c != nil && v != nil && len(v.held) > 0 && len(c.wanted) > 0 {
+			if c := t.find(r.By); c != nil && v != nil && v.holds && c.waits {
 				v.own().asks = append(v.asks, ask{by: c, end: r.End})
 				c.askFor(v, r.End)
 			}
@@ -191,7 +191,7 @@ func (t *Table) loadClaims(records []ClaimRecord, l *links) error {
 		if err != nil {
 			return err
 		}
-		if len(c.wanted) > 0 {
+		if c.waits {
 			waiting = append(waiting, c)
 		}
 	}
@@ -296,7 +296,12 @@ func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 		}
 	}
 	if r.State == lockkeeper.Waiting || r.Converting {
-		c.wanted = t.entries(c, r.Want.Targets, nil)
+		if c.waits = true; c.holds {
+			c.own().converts = t.entries(c, r.Want.Targets, nil)
+		} else {
+			c.setEntries(t.entries(c, r.Want.Targets, c.one[:0]))
+		}
+		t.addIntents(c)
 	}
 	t.reschedule(c)
 	return c, nil
@@ -317,9 +322,11 @@ func (t *Table) loadHeld(c *claim, r *ClaimRecord) error {
 	if mode := r.Want.Targets[0].Mode; mode != held[0].Mode && !r.Converting {
 		c.own().refused = mode
 	}
-	c.held = t.entries(c, held, nil)
-	for i := range c.held {
-		t.hold(&c.held[i])
+	c.setEntries(t.entries(c, held, c.one[:0]))
+	c.holds = true
+	entries := c.held()
+	for i := range entries {
+		t.hold(&entries[i])
 	}
 	for _, g := range c.permits {
 		if g.Slot == 0 {

@@ -11,6 +11,8 @@ type spare struct {
 	claims []*claim
 	nodes  []*node
 	tombs  []*tombstone
+
+	intents [fewIntents][][]entry // memory of so many entries, less one
 }
 
 func (t *Table) newClaim() *claim {
@@ -29,6 +31,29 @@ func (t *Table) newNode() *node {
 		return nd
 	}
 	return new(node)
+}
+
+// fewIntents is the largest number of intents whose memory is used again. A path has as many ancestors as
+// slashes, so it is enough for nearly all claims.
+const fewIntents = 4
+
+// newIntents returns memory for n entries.
+func (t *Table) newIntents(n int) []entry {
+	if n <= fewIntents {
+		if spare := t.spare.intents[n-1]; len(spare) > 0 {
+			t.spare.intents[n-1] = spare[:len(spare)-1]
+			return spare[len(spare)-1]
+		}
+	}
+	return make([]entry, 0, n)
+}
+
+// spareIntents keeps the memory of entries.
+func (t *Table) spareIntents(entries []entry) {
+	if n := cap(entries); n <= fewIntents && len(t.spare.intents[n-1]) < mostSpare {
+		clear(entries)
+		t.spare.intents[n-1] = append(t.spare.intents[n-1], entries[:0])
+	}
 }
 
 func (t *Table) newTombstone() *tombstone {
@@ -73,8 +98,8 @@ func (t *Table) recycle() {
 // again soon, and then need no new node.
 const mostIdle = 1 << 12
 
-// rest keeps n, which has no entries any more, and deletes the node that has rested for longest if
-// there are too many.
+// rest keeps n, which has no references any more, and deletes the node that has rested for longest if
+// there are too many, with those above it that only it needed.
 func (t *Table) rest(n *node) {
 	n.idles = true
 	if len(t.idle) < mostIdle {
@@ -84,9 +109,15 @@ func (t *Table) rest(n *node) {
 	oldest := t.idle[t.oldestIdle]
 	t.idle[t.oldestIdle] = n
 	t.oldestIdle = (t.oldestIdle + 1) % mostIdle
-	if oldest.idles = false; oldest.refs == 0 {
-		delete(t.nodes, oldest.path)
-		t.spareNode(oldest)
+	oldest.idles = false
+	for n := oldest; n != nil && n.refs == 0 && !n.idles; {
+		parent := n.parent
+		delete(t.nodes, n.path)
+		t.spareNode(n)
+		if parent != nil {
+			parent.refs--
+		}
+		n = parent
 	}
 }
 

@@ -68,7 +68,7 @@ func (t *Table) Explain(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 
 func (t *Table) explain(c *claim) lockkeeper.Status {
 	st := t.status(c)
-	if len(c.wanted) > 0 {
+	if c.waits {
 		st.Position, st.ETA, st.Waits, st.Blockers = t.positionOf(c), t.estimate(c), t.waits(c), t.blockers(c)
 	}
 	return st
@@ -116,7 +116,7 @@ func (t *Table) inOrder(q lockkeeper.Query) []*claim {
 		case a.waiting() && b.waiting():
 			return a.compare(b)
 		case a.waiting() != b.waiting():
-			return cmp.Compare(len(b.held), len(a.held))
+			return cmp.Compare(b.fence, a.fence) // held claims have one, waiting ones have 0
 		}
 		return cmp.Compare(a.fence, b.fence)
 	})
@@ -135,7 +135,7 @@ func (t *Table) selected(q lockkeeper.Query) []*session {
 }
 
 func (c *claim) meets(q lockkeeper.Path) bool {
-	for target := range c.targets() {
+	for target := range c.requested() {
 		if meets(q, target.Path) {
 			return true
 		}
@@ -161,7 +161,7 @@ func (t *Table) status(c *claim) lockkeeper.Status {
 		Fence: c.fence, Unconfirmed: c.unconfirmed, Converting: c.converting(), Ticket: c.ticket,
 		Age: t.now - c.arrived, Left: left(c.bound, t.now),
 	}
-	if len(c.held) > 0 {
+	if c.holds {
 		st.State, st.Age, st.Asked = lockkeeper.Held, t.now-c.granted, t.asked(c)
 		st.Lapsed = c.lapse != nil
 		end := c.earliestEnd()

@@ -10,6 +10,16 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
+// changeAbove is changeAt for the node of p, which is held, and for the nodes above.
+func (t *Table) changeAbove(p *entry) {
+	if len(t.thieves) == 0 {
+		return
+	}
+	for n, k := range p.places() {
+		t.changeAt(n, k)
+	}
+}
+
 // changeAt records that an entry of kind k came to n or left it, or that its claim has a new
 // priority. That may change the ask sets of thieves at n whose kinds conflict with k.
 func (t *Table) changeAt(n *node, k kind) {
@@ -149,8 +159,8 @@ func (t *Table) askSet(c *claim) []*claim {
 	}
 	t.passes++
 	s.chosen = t.passes
-	for i := range c.wanted {
-		if !s.askAgainst(&c.wanted[i]) {
+	for p := range c.pending() {
+		if !s.askAgainst(p) {
 			return nil
 		}
 	}
@@ -189,27 +199,26 @@ func (s *askSearch) askAgainst(p *entry) bool {
 	if s.table.work++; p.node.waiters != nil && p.node.waiters.waitsFor(against, s.thief) {
 		return false
 	}
-	for against != 0 {
-		for h := p.node.held[against.next()]; h != nil; h = h.next {
-			switch s.table.work++; {
-			case h.claim == s.thief || h.claim.pass == s.chosen:
-			case !s.mayRob(h.claim):
-				return false
-			default:
-				s.add(h.claim)
-			}
+	return p.node.holders(against, func(h *entry) bool {
+		switch s.table.work++; {
+		case h.claim == s.thief || h.claim.pass == s.chosen:
+		case !s.mayRob(h.claim):
+			return false
+		default:
+			s.add(h.claim)
 		}
-	}
-	return true
+		return true
+	})
 }
 
 // permitsByPath returns the entries with which c wants permits, sorted by path, so that the order
 // of the request's targets does not matter.
 func (c *claim) permitsByPath() []*entry {
 	var permits []*entry
-	for i := range c.wanted {
-		if c.wanted[i].kind == kindP {
-			permits = append(permits, &c.wanted[i])
+	wanted := c.wanted()
+	for i := range wanted {
+		if wanted[i].kind == kindP {
+			permits = append(permits, &wanted[i])
 		}
 	}
 	slices.SortFunc(permits, func(a, b *entry) int { return strings.Compare(string(a.node.path), string(b.node.path)) })
@@ -219,16 +228,17 @@ func (c *claim) permitsByPath() []*entry {
 // askPermits adds the holders of permits at p's node that must yield for p to fit. It returns
 // false if p can't fit.
 func (s *askSearch) askPermits(p *entry) bool {
-	units := p.node.units
+	units := p.node.units()
 	var holders []*entry
-	for h := p.node.held[kindP]; h != nil; h = h.next {
+	p.node.holders(kindP.set(), func(h *entry) bool {
 		s.table.work++
 		if h.claim.pass == s.chosen {
 			units -= h.units()
 		} else if s.mayRob(h.claim) {
 			holders = append(holders, h)
 		}
-	}
+		return true
+	})
 	missing := units + p.units() - p.limit()
 	if free := max(0, -missing); p.node.waiters != nil && p.node.waiters.unitsAhead(p, free) > free {
 		return false

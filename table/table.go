@@ -172,7 +172,7 @@ func (t *Table) apply(c *Command) error {
 func (t *Table) review() {
 	for _, s := range t.sessionsByID() {
 		for _, c := range s.byID() {
-			if len(c.wanted) > 0 {
+			if c.waits {
 				t.arrivals = append(t.arrivals, c)
 				t.maybeHopeless = append(t.maybeHopeless, c)
 			}
@@ -243,13 +243,13 @@ func (t *Table) fallDue(c *claim) {
 	case c.enforcedEnd() <= t.now: // a lapsed claim ends for the reason of its lapse
 		t.endForced(c, lockkeeper.Overdue, lockkeeper.Label{})
 		return
-	case len(c.wanted) > 0 && c.bound <= t.now:
+	case c.waits && c.bound <= t.now:
 		t.giveUp(c, lockkeeper.TimedOut, "")
 		if c.ended {
 			return
 		}
 	}
-	if len(c.held) > 0 && c.want.MaxHold > 0 && !c.overdue && c.granted+c.want.MaxHold <= t.now {
+	if c.holds && c.want.MaxHold > 0 && !c.overdue && c.granted+c.want.MaxHold <= t.now {
 		c.overdue = true
 		t.recordChange(c, AskChanged, lockkeeper.NoReason)
 	}
@@ -264,13 +264,13 @@ func (t *Table) reschedule(c *claim) {
 	at := forever
 	if !c.ended {
 		at = c.enforcedEnd()
-		if len(c.wanted) > 0 {
+		if c.waits {
 			at = min(at, c.bound, t.takeAt(c))
 			if ready := c.quiet() + c.want.Quiet; c.soft() && ready > t.now {
 				at = min(at, ready)
 			}
 		}
-		if len(c.held) > 0 && c.want.MaxHold > 0 && !c.overdue {
+		if c.holds && c.want.MaxHold > 0 && !c.overdue {
 			at = min(at, c.granted+c.want.MaxHold)
 		}
 	}

@@ -136,20 +136,23 @@ func (t *Table) meetsUnacked(c *claim) bool {
 		return false
 	}
 	t.expireUnacked()
-	for i := range c.held {
-		p := &c.held[i]
-		h := t.unacked.byPath[p.node.path]
-		if h == nil {
-			continue
-		}
-		t.work++
-		for against := conflicts[p.kind]; against != 0; {
-			if h.kinds[against.next()] > 0 {
+	held := c.held()
+	for i := range held {
+		p := &held[i]
+		for n, k := range p.places() {
+			h := t.unacked.byPath[n.path]
+			if h == nil {
+				continue
+			}
+			t.work++
+			for against := conflicts[k]; against != 0; {
+				if h.kinds[against.next()] > 0 {
+					return true
+				}
+			}
+			if k == kindP && h.units > 0 && n.units()+h.units > p.limit() {
 				return true
 			}
-		}
-		if p.kind == kindP && h.units > 0 && p.node.units+h.units > p.limit() {
-			return true
 		}
 	}
 	return false

@@ -13,9 +13,9 @@ type mutant struct {
 
 var mutants = []mutant{
 	{
-		"a thief goes on asking after a holder left", "table/node.go",
-		"p.node.drop(p)\n\tt.changeAt(p.node, p.kind)",
-		"p.node.drop(p)",
+		"a thief goes on asking after a holder left", "table/tree.go",
+		"p.drop()\n\tt.changeAbove(p)",
+		"p.drop()",
 		"internal/model TestCompare",
 	},
 	{
@@ -56,7 +56,7 @@ var mutants = []mutant{
 	},
 	{
 		"when many claims end, each end checks all soft claims again", "table/grant.go",
-		`if a.disturbed.has(p.kind) {`,
+		`if a.disturbed.has(k) {`,
 		`if false {`,
 		"table TestEndOfASession",
 	},

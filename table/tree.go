@@ -1,0 +1,246 @@
+package table
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lockkeeper/lockkeeper"
+)
+
+// A node is one path of the tree. It exists as long as a claim has an entry at it or there is a node
+// below it, and then idles for a while; see mostIdle.
+//
+// A held claim has entries at its targets only. Its intents on their ancestors are in the counters of
+// the nodes above: many are held below one node, but the rules mostly ask whether any are.
+type node struct {
+	path    lockkeeper.Path
+	parent  *node         // nil for a tree
+	held    *entry        // held entries at it, newest first
+	below   *node         // ring of the nodes below it with holds; see holdings. nil if there is none
+	prev    *node         // in that ring of its parent, if it has holds
+	next    *node         //
+	counts  [kinds]uint32 // of held entries at it by kind, and of those below it by the intent that they imply
+	permits int32         // sum of held permits; see units
+	slots   *slots        // of held permits of one unit; nil until there was one
+	waiters *waiters      // claims that wait here; nil until the first one
+	refs    uint32        // entries of targets at it, and nodes below it
+	idles   bool          // it is in Table.idle, perhaps with references again
+	touched kindSet       // kinds of entries that left since the last grantReady
+	changed kindSet       // kinds of entries that came or left since the last update of asks
+}
+
+// node returns the node of a path with one more reference, and creates it if there is none, and those
+// above it.
+func (t *Table) node(path lockkeeper.Path) *node {
+	n := t.nodes[path]
+	if n == nil {
+		n = t.newNode()
+		n.path = path
+		if i := strings.LastIndexByte(string(path), '/'); i > 0 {
+			n.parent = t.node(path[:i])
+		}
+		t.nodes[path] = n
+	}
+	n.refs++
+	return n
+}
+
+func (t *Table) unref(n *node) {
+	if n.refs--; n.refs == 0 && !n.idles {
+		t.rest(n)
+	}
+}
+
+// unused reports whether no claim holds n or waits for it, with an intent or a target.
+func (n *node) unused() bool {
+	return !n.heldAgainst(anyKind, nil) && (n.waiters == nil || !n.waiters.meets(anyKind, nil))
+}
+
+// units returns the number of permits that are held at n.
+func (n *node) units() int { return int(n.permits) }
+
+// hold adds p to the held entries of its node, and its intents to the counters above.
+func (p *entry) hold() {
+	n := p.node
+	p.prev, p.next = nil, n.held
+	if p.next != nil {
+		p.next.prev = p
+	}
+	n.held = p
+	n.permits += p.permits
+	n.count(p.kind, 1)
+	for above := n.parent; above != nil; above = above.parent {
+		above.count(p.kind.intent(), 1)
+	}
+}
+
+// drop is the reverse of hold.
+func (p *entry) drop() {
+	n := p.node
+	if p.prev == nil {
+		n.held = p.next
+	} else {
+		p.prev.next = p.next
+	}
+	if p.next != nil {
+		p.next.prev = p.prev
+	}
+	p.prev, p.next = nil, nil
+	n.permits -= p.permits
+	n.count(p.kind, ^uint32(0))
+	for above := n.parent; above != nil; above = above.parent {
+		above.count(p.kind.intent(), ^uint32(0))
+	}
+}
+
+// hold adds p to the held entries, and marks the asks of thieves at its node and above for an update.
+func (t *Table) hold(p *entry) {
+	p.hold()
+	t.changeAbove(p)
+}
+
+// drop is the reverse of hold.
+func (t *Table) drop(p *entry) {
+	p.drop()
+	t.changeAbove(p)
+}
+
+// holdings says what is held at a node and below it.
+type holdings uint8
+
+const (
+	nothing holdings = iota
+	readers          // shared holds only
+	writers          // others too
+)
+
+func (n *node) holdings() holdings {
+	switch {
+	case n.counts[kindIX]|n.counts[kindX]|n.counts[kindP] > 0:
+		return writers
+	case n.counts[kindIS]|n.counts[kindS] > 0:
+		return readers
+	}
+	return nothing
+}
+
+// count adds by to the counter of k, and moves n in the ring of its parent if that changes its
+// holdings: in a ring, nodes with writers come first, the newest of them at the front.
+func (n *node) count(k kind, by uint32) {
+	before := n.holdings()
+	n.counts[k] += by
+	after := n.holdings()
+	if n.parent == nil || before == after {
+		return
+	}
+	if before != nothing {
+		n.leaveRing()
+	}
+	if after != nothing {
+		n.joinRing(after == writers)
+	}
+}
+
+func (n *node) joinRing(front bool) {
+	first := n.parent.below
+	if first == nil {
+		n.prev, n.next, n.parent.below = n, n, n
+		return
+	}
+	n.prev, n.next = first.prev, first
+	first.prev.next, first.prev = n, n
+	if front {
+		n.parent.below = n
+	}
+}
+
+func (n *node) leaveRing() {
+	switch {
+	case n.next == n:
+		n.parent.below = nil
+	case n.parent.below == n:
+		n.parent.below = n.next
+	}
+	n.prev.next, n.next.prev = n.next, n.prev
+	n.prev, n.next = nil, nil
+}
+
+// holders calls f with the entries held at n and below it that count at n as one of the kinds ks, until
+// f returns false. It reports whether no call did. Intents come first. It visits no other holds than
+// those that it yields, except that it searches writers among readers below the same child.
+func (n *node) holders(ks kindSet, f func(*entry) bool) bool {
+	if intents := ks & (kindIS.set() | kindIX.set()); intents != 0 && !n.holdersBelow(intents, f) {
+		return false
+	}
+	for p := n.held; p != nil; p = p.next {
+		if ks.has(p.kind) && !f(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// holdersBelow calls f with the entries held below n that imply one of the intents there, until f
+// returns false.
+func (n *node) holdersBelow(intents kindSet, f func(*entry) bool) bool {
+	c := n.below
+	if c == nil {
+		return true
+	}
+	for {
+		if !intents.has(kindIS) && c.holdings() != writers {
+			return true // so are all that follow
+		}
+		for p := c.held; p != nil; p = p.next {
+			if intents.has(p.kind.intent()) && !f(p) {
+				return false
+			}
+		}
+		if !c.holdersBelow(intents, f) {
+			return false
+		}
+		if c = c.next; c == n.below {
+			return true
+		}
+	}
+}
+
+// heldAgainst reports whether another claim than c holds one of the kinds ks here.
+func (n *node) heldAgainst(ks kindSet, c *claim) bool {
+	for ks != 0 {
+		k := ks.next()
+		if count := n.counts[k]; count > 0 && (c == nil || !c.holds || count > c.holdsAt(n, k)) {
+			return true
+		}
+	}
+	return false
+}
+
+// holdsAt returns how many of c's held entries count at n as k.
+func (c *claim) holdsAt(n *node, k kind) (count uint32) {
+	held := c.held()
+	for i := range held {
+		p := &held[i]
+		switch {
+		case p.node == n:
+			if p.kind == k {
+				count++
+			}
+		case p.kind.intent() == k && n.path.Covers(p.node.path):
+			count++
+		}
+	}
+	return count
+}
+
+// nodesWithWaiters lists the nodes at which a claim waits or waited, by path.
+func (t *Table) nodesWithWaiters() []*node {
+	var ns []*node
+	for _, n := range t.nodes { // order does not matter: sorted below
+		if n.waiters != nil {
+			ns = append(ns, n)
+		}
+	}
+	slices.SortFunc(ns, func(a, b *node) int { return strings.Compare(string(a.path), string(b.path)) })
+	return ns
+}
