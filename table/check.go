@@ -13,7 +13,7 @@ import (
 func (t *Table) Check() error {
 	for _, check := range [...]func() error{
 		t.checkClaims, t.checkLapses, t.checkTree, t.checkEntries, t.checkExclusion, t.checkFences, t.checkNesting,
-		t.checkLists, t.checkAsks, t.checkHoldTimes, t.checkSchedule, t.checkSettled,
+		t.checkEndings, t.checkLists, t.checkAsks, t.checkHoldTimes, t.checkSchedule, t.checkSettled,
 	} {
 		if err := check(); err != nil {
 			return err

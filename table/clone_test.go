@@ -7,8 +7,8 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// clone copies a table between steps, but not its paces. Tests that look at very many states use
-// it; what is kept or sent goes through Snapshot.
+// clone copies a table between steps, but neither its paces nor the ends that it remembers. Tests that
+// look at very many states use it; what is kept or sent goes through Snapshot.
 func (t *Table) clone() *Table {
 	u := &Table{
 		now:           t.now,
@@ -55,7 +55,7 @@ func (t *Table) clone() *Table {
 	for id, s := range t.sessions { // order does not matter: a copy
 		r := new(session)
 		*r = *s
-		r.claims, r.ended, r.endings = make(map[uint64]*claim, len(s.claims)), maps.Clone(s.ended), slices.Clone(s.endings)
+		r.claims, r.endings = make(map[uint64]*claim, len(s.claims)), endings{}
 		r.due = timer{at: forever, session: r}
 		u.schedule.set(&r.due, s.due.at)
 		u.sessions[id] = r

@@ -1,11 +1,6 @@
 package table
 
-import (
-	"slices"
-	"time"
-
-	"github.com/lockkeeper/lockkeeper"
-)
+import "github.com/lockkeeper/lockkeeper"
 
 // endClaim ends c for good. If c lapsed, the reason and text of the lapse replace reason and text.
 func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombstone {
@@ -135,16 +130,7 @@ func (t *Table) retain(s *session, tomb *tombstone) {
 		return
 	}
 	tomb.forget = tomb.at + s.ttl
-	s.remember(tomb)
-}
-
-func (s *session) remember(tomb *tombstone) {
-	tomb.kept = true
-	if s.ended == nil {
-		s.ended = make(map[uint64]*tombstone)
-	}
-	s.ended[tomb.id] = tomb
-	s.endings = append(s.endings, tomb)
+	t.remember(s, tomb)
 }
 
 // raiseLowestOpen records that the client of s starts no more claims with an id below lowest, and
@@ -156,42 +142,13 @@ func (t *Table) raiseLowestOpen(s *session, lowest uint64) {
 	from := s.lowestOpen
 	s.lowestOpen = lowest
 	t.markSession(s)
-	if lowest-from <= uint64(len(s.ended)) {
-		for id := from; id < lowest; id++ {
-			t.forgetKnown(s, s.ended[id])
-		}
-	} else {
-		for id, tomb := range s.ended { // order does not matter: each is independent
-			if id < lowest {
-				t.forgetKnown(s, tomb)
-			}
-		}
-	}
-	s.dropIdle(t.now)
-}
-
-// dropIdle removes tombstones that the table forgot early from s.endings, once they are more than
-// half of them. So removing one costs constant time on average.
-func (s *session) dropIdle(now time.Duration) {
-	if s.idle > len(s.endings)/2 {
-		s.endings = slices.DeleteFunc(s.endings, func(tomb *tombstone) bool { return tomb.forget <= now })
-		s.idle = 0
-	}
-}
-
-// forgetKnown forgets an end of which its session knows; tomb may be nil.
-func (t *Table) forgetKnown(s *session, tomb *tombstone) {
-	if tomb != nil && tomb.acked {
-		delete(s.ended, tomb.id)
-		tomb.forget = t.now
-		s.idle++
-	}
+	s.endings.forgetKnown(from, lowest, t.now)
 }
 
 // remembered returns the tombstone of an ended claim of s; nil if there is none. The table keeps it
 // for one TTL, and as long as the holder may not know of the end.
 func (t *Table) remembered(s *session, id uint64) *tombstone {
-	if tomb := s.ended[id]; tomb != nil && tomb.forget > t.now {
+	if tomb := s.endings.find(s, id); tomb != nil && tomb.forget > t.now {
 		return tomb
 	}
 	if g := t.unacked.bySession[s.id][id]; g != nil && g.unackedUntil > t.now {
@@ -202,15 +159,7 @@ func (t *Table) remembered(s *session, id uint64) *tombstone {
 
 // forget drops the tombstones of s whose time has passed.
 func (t *Table) forget(s *session) {
-	n := 0
-	for n < len(s.endings) && s.endings[n].forget <= t.now {
-		if s.ended[s.endings[n].id] == s.endings[n] {
-			delete(s.ended, s.endings[n].id)
-		}
-		n++
-	}
-	clear(s.endings[:n])
-	s.endings = s.endings[n:]
+	s.endings.expire(t.now)
 	t.expireUnacked()
 }
 
@@ -230,9 +179,7 @@ func (t *Table) endSession(s *session, held, waiting lockkeeper.Reason) {
 	for i, c := range claims {
 		t.endClaim(c, reasons[i], "")
 	}
-	for _, tomb := range s.endings {
-		tomb.forget = t.now // tombstones end with their session
-	}
+	s.endings.clear(t.now) // tombstones end with their session
 	t.schedule.set(&s.due, forever)
 	t.setResumed(s, true) // it no longer has to resume
 	delete(t.sessions, s.id)

@@ -219,16 +219,11 @@ func (t *Table) Snapshot() Snapshot {
 		for _, c := range s.byID() {
 			snap.Claims = append(snap.Claims, c.record())
 		}
-		for _, tomb := range s.endings {
-			if tomb.forget > t.now {
-				snap.Claims = append(snap.Claims, tomb.record())
-			}
-		}
+		s.endings.each(s, t.now, func(tomb *tombstone) { snap.Claims = append(snap.Claims, tomb.record()) })
 	}
-	for id, tombs := range t.unacked.bySession { // order does not matter: sorted below
-		s := t.sessions[id]
+	for _, tombs := range t.unacked.bySession { // order does not matter: sorted below
 		for _, g := range tombs { // order does not matter: sorted below
-			if g.unackedUntil > t.now && (s == nil || s.ended[g.id] != g || g.forget <= t.now) {
+			if g.unackedUntil > t.now && (!g.remembered || g.forget <= t.now) {
 				snap.Claims = append(snap.Claims, g.record())
 			}
 		}

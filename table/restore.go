@@ -159,12 +159,7 @@ func (t *Table) unload(ref lockkeeper.Ref, l *links) {
 	if s == nil {
 		return
 	}
-	if tomb := s.ended[ref.ID]; tomb != nil {
-		delete(s.ended, ref.ID)
-		tomb.forget = t.now
-		s.idle++
-		s.dropIdle(t.now)
-	}
+	s.endings.forget(ref.ID, t.now)
 	if c := s.claims[ref.ID]; c != nil {
 		t.unlinkAsks(c, l)
 		t.unlink(c, false)
@@ -196,8 +191,8 @@ func (t *Table) loadClaims(records []ClaimRecord, l *links) error {
 		}
 	}
 	for s := range unsorted { // order does not matter: each by itself
-		t.work += len(s.endings)
-		slices.SortStableFunc(s.endings, func(a, b *tombstone) int { return cmp.Compare(a.at, b.at) })
+		t.work += s.endings.sort(s, t.now)
+		t.unpacked = append(t.unpacked, s)
 	}
 	sortClaims(waiting)
 	for _, c := range waiting {
@@ -236,8 +231,7 @@ func (t *Table) loadEnded(r *ClaimRecord) (unsorted *session) {
 		own.text, own.unackedUntil = r.Text, r.UnackedUntil
 	}
 	if s != nil && tomb.forget > t.now && !(tomb.acked && tomb.id < s.lowestOpen) {
-		s.remember(tomb)
-		if n := len(s.endings); n > 1 && s.endings[n-2].at > tomb.at { // rare: claims mostly end in the order of their ids
+		if !t.remember(s, tomb) { // rare: claims mostly end in the order of their ids
 			unsorted = s
 		}
 	}

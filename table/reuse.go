@@ -80,18 +80,26 @@ func (t *Table) recycle() {
 	clear(t.endedRoom)
 	t.endedRoom = t.endedRoom[:0]
 	for _, tomb := range t.endedClaims {
-		if !tomb.kept && len(t.spare.tombs) < mostSpare {
-			rare := tomb.ended
-			if rare != &plainEnd {
-				*rare = plainEnd
-			}
-			*tomb = tombstone{ended: rare}
-			t.spare.tombs = append(t.spare.tombs, tomb)
+		if !tomb.kept && !tomb.remembered {
+			t.spareTombstone(tomb)
 		}
 	}
 	clear(t.endedClaims)
 	t.endedClaims = t.endedClaims[:0]
 	t.endedByRef, t.indexed = nil, 0
+	t.packEndings()
+}
+
+func (t *Table) spareTombstone(tomb *tombstone) {
+	if len(t.spare.tombs) == mostSpare {
+		return
+	}
+	rare := tomb.ended
+	if rare != &plainEnd {
+		*rare = plainEnd
+	}
+	*tomb = tombstone{ended: rare}
+	t.spare.tombs = append(t.spare.tombs, tomb)
 }
 
 // mostIdle is the number of nodes that stay in Table.nodes without entries. Most paths are claimed

@@ -19,9 +19,7 @@ type session struct {
 	acked      uint64        // the latest lease that it acknowledged; 0: none
 	lowestOpen uint64        // its client starts no claim with an id below this (R16)
 	claims     map[uint64]*claim
-	ended      map[uint64]*tombstone
-	endings    []*tombstone // the tombstones in ended, ordered by end; may have forgotten ones
-	idle       int          // number of endings that the table forgot early
+	endings    endings
 	due        timer
 	terms      *terms           // of its latest claim
 	latest     lockkeeper.Label // of its latest claim
@@ -45,7 +43,9 @@ type tombstone struct {
 	reason  lockkeeper.Reason
 	thawed  bool // it stands for an ended freeze, not for a claim
 	acked   bool // its session knows of the end: it ended the claim, or its first answer said so
-	kept    bool // it is needed after the step in which the claim ended
+	kept    bool // others than the endings of its session need it after the step in which the claim ended
+
+	remembered bool // it is in the endings of its session, as an object
 }
 
 // ended is the rare part of a tombstone.

@@ -238,11 +238,7 @@ func (t *Table) lease(s *session, all bool) lockkeeper.Lease {
 			l.Claims = append(l.Claims, t.status(c))
 		}
 	}
-	for _, tomb := range s.endings {
-		if tomb.forget > t.now {
-			l.Claims = append(l.Claims, t.tombStatus(tomb))
-		}
-	}
+	s.endings.each(s, t.now, func(tomb *tombstone) { l.Claims = append(l.Claims, t.tombStatus(tomb)) })
 	return l
 }
 

@@ -41,17 +41,19 @@ type Table struct {
 	endedClaims       []*tombstone                  // claims that ended
 	endedByRef        map[lockkeeper.Ref]*tombstone // the first indexed tombstones of endedClaims, by claim
 	indexed           int
-	deadlockSuspected bool     // there may be a deadlock (R15)
-	staleThieves      []*claim // thieves whose asks need an update
-	changedNodes      []*node  // nodes with changes that asks may depend on
-	takers            []*claim // thieves that may take now
-	insidePass        uint64   // the pass with which markThievesInside marks; 0: none yet
-	passes            uint64   // the last value given to claim.pass
-	counted           int      // see Counted
-	work              int      // claims, holders, asks and sums visited beside the command's own claim; for tests
-	endedRoom         []*claim // ended claims, whose memory recycle reuses
-	due               []*timer // memory for the timers of one instant
-	ready             []*claim // memory for grantReady
+	deadlockSuspected bool       // there may be a deadlock (R15)
+	staleThieves      []*claim   // thieves whose asks need an update
+	changedNodes      []*node    // nodes with changes that asks may depend on
+	takers            []*claim   // thieves that may take now
+	insidePass        uint64     // the pass with which markThievesInside marks; 0: none yet
+	passes            uint64     // the last value given to claim.pass
+	counted           int        // see Counted
+	work              int        // claims, holders, asks and sums visited beside the command's own claim; for tests
+	endedRoom         []*claim   // ended claims, whose memory recycle reuses
+	unpacked          []*session // their endings have many objects; see packEndings
+	due               []*timer   // memory for the timers of one instant
+	ready             []*claim   // memory for grantReady
+	packing           []byte     // memory for packed ends
 
 	idle       []*node // nodes that have no entries, or had none; a ring
 	oldestIdle int     // index in idle, if that is full

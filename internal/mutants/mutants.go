@@ -204,9 +204,9 @@ var mutants = []mutant{
 		". TestLateCopiesOfAnsweredClaims",
 	},
 	{
-		"an end that its session may not know is forgotten at once", "table/ending.go",
-		`if tomb != nil && tomb.acked {`,
-		`if tomb != nil {`,
+		"an end that its session may not know is forgotten at once", "table/endings.go",
+		`if tomb.acked && tomb.id < below {`,
+		`if tomb.id < below {`,
 		"internal/model TestCompare",
 	},
 	{
