@@ -44,7 +44,7 @@ func (t *Table) acknowledge(s *session, lease uint64) {
 // to its session: the latest end that it has not acknowledged, or the last stated end if its
 // session never acknowledges (R12).
 func (c *claim) reliedUntil() time.Duration {
-	if c.session.acked == 0 {
+	if c.session().acked == 0 {
 		return c.stated
 	}
 	return c.unackedEnd

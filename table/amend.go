@@ -112,7 +112,7 @@ func uniform(modes []lockkeeper.Mode) bool {
 // that depend on the priority for a recheck.
 func (t *Table) adopt(c *claim, w *lockkeeper.Want) {
 	raised := w.Priority > c.want.Priority
-	c.want = c.session.termsOf(w)
+	c.want = c.session().termsOf(w)
 	if c.refused != 0 {
 		c.own().refused = 0
 	}

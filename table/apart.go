@@ -19,7 +19,7 @@ func (t *Table) Unused(path lockkeeper.Path) bool {
 	}
 	ks := conflicts[kindIX]
 	for above := range path.Ancestors() {
-		if n := t.nodes[above]; n != nil && (n.heldAgainst(ks, nil) || n.waiters != nil && n.waiters.meets(ks, nil)) {
+		if n := t.nodes[above]; n != nil && (n.heldAgainst(ks, nil) || n.extra != nil && n.extra.meets(ks, nil)) {
 			return false
 		}
 		if h := t.unacked.byPath[above]; h != nil && h.kinds[kindS]+h.kinds[kindX] > 0 {

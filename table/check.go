@@ -19,6 +19,9 @@ func (t *Table) Check() error {
 			return err
 		}
 	}
+	if noWait.intents != nil || noWait.bound != forever || noWait.due != nil {
+		return errors.New("the wait that claims share was changed")
+	}
 	if shared := plain; !shared.equalsPlain() || plainEnd.text != "" || plainEnd.several != nil ||
 		plainEnd.unackedUntil != 0 || plainEnd.blockers != nil || plainEnd.position != 0 || plainEnd.eta != 0 {
 		return errors.New("the cold part that claims or ends share was changed")
@@ -27,9 +30,10 @@ func (t *Table) Check() error {
 }
 
 func (c *cold) equalsPlain() bool {
-	return c.quietFrom == unset && c.stated == forever && c.statedIn == 0 && c.unackedEnd == forever && c.refused == 0 &&
-		c.undone == 0 && c.text == "" && c.permits == nil && c.targets == nil && c.converts == nil && c.asking == nil &&
-		c.asks == nil && c.operator == nil && c.lapse == nil && c.nestedIndex == 0
+	return c.quietFrom == unset && c.changed == unset && !c.overdue && !c.isThief && !c.unsure && c.stated == forever &&
+		c.statedIn == 0 && c.unackedEnd == forever && c.refused == 0 && c.undone == 0 && c.text == "" &&
+		c.permits == nil && c.targets == nil && c.converts == nil && c.asking == nil && c.asks == nil &&
+		c.operator == nil && c.lapse == nil && c.nestedIndex == 0
 }
 
 // everyClaim lists all live claims by session and id.
@@ -45,9 +49,10 @@ func (t *Table) everyClaim() []*claim {
 // entries match this state.
 func (t *Table) checkClaims() error {
 	for _, c := range t.everyClaim() {
+		s := c.session()
 		switch {
-		case c.ended:
-			return fmt.Errorf("claim %s has ended but its session still has it", c.ref())
+		case s.claims[c.id] != c || t.sessions[s.id] != s:
+			return fmt.Errorf("claim %s belongs to another session", c.ref())
 		case !c.holds && !c.waits:
 			return fmt.Errorf("claim %s neither waits nor is held", c.ref())
 		case (c.waits) != (c.queued || c.frozen) || c.queued && c.frozen:
@@ -166,7 +171,7 @@ func (t *Table) checkNesting() error {
 func (t *Table) checkLists() error {
 	announced, softs, mixed, thieves := 0, 0, 0, 0
 	for _, n := range t.nodesWithWaiters() {
-		if len(n.waiters.permits) > 1 {
+		if len(n.extra.limits) > 1 {
 			mixed++
 		}
 	}

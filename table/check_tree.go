@@ -53,8 +53,11 @@ func (t *Table) checkTree() error {
 		switch {
 		case n.refs != refs[n] || n.refs == 0 && !n.idles || n.idles != idle[n]:
 			return fmt.Errorf("node %s: %d references, counted %d; it idles: %t", path, n.refs, refs[n], n.idles)
-		case n.counts != *counts[n]:
-			return fmt.Errorf("node %s: it counts %d, the holds are %d", path, n.counts, *counts[n])
+		}
+		for k, count := range counts[n] {
+			if n.count(kind(k)) != count || n.kinds.has(kind(k)) != (count > 0) {
+				return fmt.Errorf("node %s: it counts %d %s, the holds are %d", path, n.count(kind(k)), kind(k), count)
+			}
 		}
 		if err := t.checkRing(n, ringed); err != nil {
 			return err
@@ -72,13 +75,13 @@ func (t *Table) checkTree() error {
 // to ringed.
 func (t *Table) checkRing(n *node, ringed map[*node]bool) error {
 	var ring []*node
-	for c := n.below; c != nil; {
+	for c := n.below(); c != nil; {
 		ring = append(ring, c)
 		ringed[c] = true
 		if t.nodes[c.path] != c || c.parent != n || c.next.prev != c || len(ring) > len(t.nodes) {
 			return fmt.Errorf("node %s: its ring is broken at %s", n.path, c.path)
 		}
-		if c = c.next; c == n.below {
+		if c = c.next; c == n.below() {
 			break
 		}
 	}
@@ -93,7 +96,7 @@ func (t *Table) checkRing(n *node, ringed map[*node]bool) error {
 // checkEntries verifies that the lists of the nodes have exactly the entries of the claims, in order,
 // and that a claim has intents exactly while it waits.
 func (t *Table) checkEntries() error {
-	listed := make(map[*entry]bool)
+	listed, waiting := make(map[*entry]bool), make(map[*node]uint32)
 	for path, n := range t.nodes { // order does not matter: any failure is one
 		units := 0
 		for p := n.held; p != nil; p = p.next {
@@ -118,12 +121,18 @@ func (t *Table) checkEntries() error {
 			}
 		}
 		for p := range c.pending() {
+			waiting[p.node]++
 			if c.queued != listed[p] {
 				return fmt.Errorf("claim %s: queued %t, but listed at %s %t", c.ref(), c.queued, p.node.path, !c.queued)
 			}
 		}
 		if err := c.checkIntents(); err != nil {
 			return err
+		}
+	}
+	for path, n := range t.nodes { // order does not matter: any failure is one
+		if n.waits() != (waiting[n] > 0) || n.waits() && n.extra.waiting != waiting[n] {
+			return fmt.Errorf("node %s: %d entries wait, of which it counts others", path, waiting[n])
 		}
 	}
 	return nil
@@ -165,7 +174,7 @@ func (p *entry) in(ps []entry) bool {
 
 func (n *node) checkQueues(listed map[*entry]bool) error {
 	var err error
-	n.waiters.all(func(p *entry) bool {
+	n.extra.all(func(p *entry) bool {
 		listed[p] = true
 		switch {
 		case p.node != n || !p.in(p.claim.wanted()) && !p.in(p.claim.intents):

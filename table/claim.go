@@ -20,37 +20,56 @@ const forever = lockkeeper.Forever
 // There may be a million claims, so a claim has only what nearly each of them needs. Its targets are
 // in its entries (see targets and grants), and what few need is in its cold part.
 type claim struct {
-	id      uint64 // the session's number for it
-	session *session
-	want    *terms   // as last accepted, without the targets and the label
-	label   label    //
-	one     [1]entry // of its target, if it has one; see entries
-	intents []entry  // while it waits: intents on the ancestors of its targets, in the queues there unless frozen
-	*cold            // &plain for most claims; see own
+	id     uint64   // the session's number for it
+	want   *terms   // its session, and what it asks for as last accepted, without the targets and the label
+	label  label    //
+	one    [1]entry // of its target, if it has one; see entries
+	*wait           // &noWait for most claims that are held; see ownWait
+	*cold           // &plain for most claims; see own
+	ticket uint64   // order in the queue (R4), also the age of a wait (R15)
+	fence  uint64   // 0 until granted
+	change uint64   // Table.changes at its latest change; see changed
 
-	ticket      uint64 // order in the queue (R4), also the age of a wait (R15)
-	fence       uint64 // 0 until granted
-	change      uint64 // Table.changes at its latest change
-	changed     time.Duration
-	arrived     time.Duration
-	granted     time.Duration // for the first time
-	bound       time.Duration // when its wait ends; forever if never
-	due         *timer        // the next instant at which time changes it; nil if there was none yet; see reschedule
-	pass        uint64        // the latest value of Table.passes with which an algorithm marked it as visited
-	holds       bool          // it is held, perhaps converting
-	waits       bool          // it waits for its first grant, or converts
-	unconfirmed bool
-	queued      bool              // its wanted entries and intents are in the queues of their nodes
-	frozen      bool              // a freeze forbids its targets, so it is in no queue; it is in Table.frozen
-	ended       bool              //
-	overdue     bool              // its longest hold has passed
-	isThief     bool              // it is in Table.thieves
-	reason      lockkeeper.Reason // why it ended
+	arrived time.Duration
+	granted time.Duration // for the first time
+	pass    uint32        // the latest value of Table.passes with which an algorithm marked it as visited
+	holds   bool          // it is held, perhaps converting
+	waits   bool          // it waits for its first grant, or converts
+	queued  bool          // its wanted entries and intents are in the queues of their nodes
+	frozen  bool          // a freeze forbids its targets, so it is in no queue; it is in Table.frozen
 }
 
-// terms are what a claim asks for beside its targets. They are never changed, because claims share
-// them.
+// wait is the part of a claim that only claims need that wait, or that time changes.
+type wait struct {
+	intents []entry       // intents on the ancestors of its targets, in the queues there unless it is frozen
+	bound   time.Duration // when its wait ends; forever if never
+	due     *timer        // the next instant at which time changes it; nil if there was none yet; see reschedule
+	room    [2]entry      // memory for the intents of most claims
+}
+
+// noWait is the wait of claims that have none. All tables share it, so nobody may change it.
+var noWait = wait{bound: forever}
+
+// ownWait returns c's wait for a change; c gets one of its own if it has none.
+func (t *Table) ownWait(c *claim) *wait {
+	if c.wait == &noWait {
+		c.wait = t.newWait(c)
+	}
+	return c.wait
+}
+
+// dropWait drops c's wait if there is nothing in it.
+func (t *Table) dropWait(c *claim) {
+	if w := c.wait; w != &noWait && w.intents == nil && w.bound == forever && (w.due == nil || w.due.index == 0) {
+		c.wait = &noWait
+		t.spareWait(w)
+	}
+}
+
+// terms are what a claim asks for beside its targets, and its session. They are never changed, because
+// claims share them.
 type terms struct {
+	session      *session
 	Revision     uint64
 	Inside       lockkeeper.Ref
 	Priority     int
@@ -69,6 +88,7 @@ type terms struct {
 func (s *session) termsOf(w *lockkeeper.Want) *terms {
 	if s.terms == nil || !s.terms.equal(w) {
 		s.terms = &terms{
+			session:  s,
 			Revision: w.Revision, Inside: w.Inside, Priority: w.Priority, Wait: w.Wait, WriterPolicy: w.WriterPolicy,
 			Steal: w.Steal, Quiet: w.Quiet, After: w.After, AfterTTL: w.AfterTTL, MaxHold: w.MaxHold, Grace: w.Grace,
 			Expected: w.Expected,
@@ -93,8 +113,13 @@ type cold struct {
 	undone     lockkeeper.Reason // why the table gave up its latest conversion
 	text       string            // explains undone or reason
 	permits    []lockkeeper.Grant
-	targets    []entry // of its targets, if it has several; see entries
-	converts   []entry // of the targets that it converts to
+	changed    time.Duration // the instant of its latest change, if it is not that of its arrival or grant; see changedAt
+	overdue    bool          // its longest hold has passed
+	isThief    bool          // it is in Table.thieves
+	unsure     bool          // an unacknowledged holder may have relied on what it was granted (R12)
+
+	targets  []entry // of its targets, if it has several; see entries
+	converts []entry // of the targets that it converts to
 
 	asking   map[*claim]time.Duration // end of each ask, by the holder asked; each holder has it in asks
 	asks     []ask                    // claims that ask it to yield, in the order of R4
@@ -110,7 +135,7 @@ var noTerms terms
 const unset time.Duration = -1
 
 // plain is the cold part of claims that need none. All tables share it, so nobody may change it.
-var plain = cold{quietFrom: unset, stated: forever, unackedEnd: forever}
+var plain = cold{quietFrom: unset, changed: unset, stated: forever, unackedEnd: forever}
 
 // own returns c's cold part for a change; c gets one of its own if it has none.
 func (c *claim) own() *cold {
@@ -137,7 +162,27 @@ func (c *claim) setUndone(reason lockkeeper.Reason, text string) {
 	}
 }
 
-func (c *claim) ref() lockkeeper.Ref { return lockkeeper.Ref{Session: c.session.id, ID: c.id} }
+// changedAt returns the instant of c's latest change.
+func (c *claim) changedAt() time.Duration {
+	if c.changed == unset {
+		return max(c.arrived, c.granted)
+	}
+	return c.changed
+}
+
+// setChanged sets what changedAt returns.
+func (c *claim) setChanged(at time.Duration) {
+	if at == max(c.arrived, c.granted) {
+		at = unset
+	}
+	if c.changed != at {
+		c.own().changed = at
+	}
+}
+
+func (c *claim) session() *session { return c.want.session }
+
+func (c *claim) ref() lockkeeper.Ref { return lockkeeper.Ref{Session: c.session().id, ID: c.id} }
 
 // entries returns the entries of the targets that c holds, or waits for if it holds nothing.
 func (c *claim) entries() []entry {
@@ -248,7 +293,8 @@ type lapse struct {
 	text   string
 }
 
-func (c *claim) waiting() bool    { return !c.holds && !c.ended }
+func (c *claim) ended() bool      { return !c.holds && !c.waits }
+func (c *claim) waiting() bool    { return !c.holds && c.waits }
 func (c *claim) converting() bool { return c.holds && c.waits }
 
 // soft reports whether c waits as a soft claim; a conversion never does.
@@ -281,7 +327,7 @@ func (c *claim) compare(d *claim) int {
 	if o := cmp.Compare(c.ticket, d.ticket); o != 0 {
 		return o
 	}
-	if o := strings.Compare(c.session.id, d.session.id); o != 0 {
+	if o := strings.Compare(c.session().id, d.session().id); o != 0 {
 		return o
 	}
 	return cmp.Compare(c.id, d.id)

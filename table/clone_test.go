@@ -39,8 +39,7 @@ func (t *Table) clone() *Table {
 		d := new(claim)
 		*d = *c
 		twins[c] = d
-		d.session = u.sessions[c.session.id]
-		d.due = nil
+		d.want = u.sessions[c.session().id].termsLike(c.want)
 		u.cloneEntries(d, c)
 		for v, end := range c.asking { // order does not matter: a copy
 			d.askFor(twin(v), end)
@@ -55,7 +54,7 @@ func (t *Table) clone() *Table {
 	for id, s := range t.sessions { // order does not matter: a copy
 		r := new(session)
 		*r = *s
-		r.claims, r.endings = make(map[uint64]*claim, len(s.claims)), endings{}
+		r.claims, r.endings, r.terms = make(map[uint64]*claim, len(s.claims)), endings{}, nil
 		r.due = timer{at: forever, session: r}
 		u.schedule.set(&r.due, s.due.at)
 		u.sessions[id] = r
@@ -89,9 +88,19 @@ func (c *cold) clone() *cold {
 	return &copied
 }
 
+// termsLike returns terms of s that are else those of another session's claim.
+func (s *session) termsLike(of *terms) *terms {
+	twin := *of
+	twin.session = s
+	return &twin
+}
+
 // cloneEntries gives d, a copy of c, entries of its own.
 func (t *Table) cloneEntries(d, c *claim) {
-	d.cold, d.intents = c.cold.clone(), nil
+	d.cold, d.wait = c.cold.clone(), &noWait
+	if c.bound != forever {
+		t.ownWait(d).bound = c.bound
+	}
 	d.setEntries(t.clonePlaces(d, c.entries()))
 	if c.converts != nil {
 		d.own().converts = t.clonePlaces(d, c.converts)
@@ -129,21 +138,22 @@ func (t *Table) cloneLists(twin, n *node, twins map[*claim]*claim) {
 	for p := last; p != nil; p = p.prev { // the newest comes first
 		find(twins[p.claim].held(), p).hold()
 	}
-	if n.slots != nil {
-		twin.slots = &slots{taken: slices.Clone(n.slots.taken), low: n.slots.low}
-	}
-	if n.waiters == nil {
+	if n.extra == nil {
 		return
 	}
-	twin.waiters = new(waiters)
-	n.waiters.all(func(p *entry) bool {
+	twin.needExtra()
+	if s := n.extra.slots; s != nil {
+		twin.extra.slots = &slots{taken: slices.Clone(s.taken), low: s.low}
+	}
+	n.extra.all(func(p *entry) bool {
 		q := find(twins[p.claim].wanted(), p)
 		if q == nil {
 			q = find(twins[p.claim].intents, p)
 		}
-		twin.waiters.queueOf(q).insert(q)
+		twin.extra.waiting++
+		twin.extra.queueOf(q).insert(q)
 		if q.claim.isThief {
-			twin.waiters.addThief(q)
+			twin.extra.addThief(q)
 		}
 		return true
 	})

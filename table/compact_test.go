@@ -74,6 +74,27 @@ func TestAnIDThatEndsTwiceInOneStep(t *testing.T) {
 	}
 }
 
+// TestPassesAreReset: after very many passes no mark of an earlier one is taken for a new one.
+func TestPassesAreReset(t *testing.T) {
+	tb := New()
+	w, thief := newWorker(t, tb, "w"), newWorker(t, tb, "thief")
+	w.claim(0, exclusive("x"))
+	thief.claim(1, exclusive("x"))
+	tb.passes = mostPasses + 1
+	for _, c := range tb.everyClaim() {
+		c.pass = 1
+	}
+	w.claim(0, exclusive("x"))
+	if err := tb.Check(); err != nil || tb.passes > 100 {
+		t.Errorf("after a reset %d passes are counted: %v", tb.passes, err)
+	}
+	for _, c := range tb.everyClaim() {
+		if c.pass > tb.passes {
+			t.Errorf("claim %s has the mark of pass %d of %d", c.ref(), c.pass, tb.passes)
+		}
+	}
+}
+
 // TestRareParts: claims that need the rare part get one of their own, and leave nothing in it for the
 // next claim in their memory.
 func TestRareParts(t *testing.T) {

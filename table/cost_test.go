@@ -74,7 +74,7 @@ func TestAReleaseLooksAtFew(t *testing.T) {
 				p := &held[i]
 				p.drop()
 				for n, k := range p.places() {
-					if n.waiters != nil {
+					if n.extra != nil {
 						n.candidates(k.set(), func(*claim) { looked++ })
 					}
 				}

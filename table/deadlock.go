@@ -66,7 +66,7 @@ func (t *Table) waitMayDeadlock(c *claim) bool {
 		return true
 	}
 	for p := range c.pending() {
-		if p.node.waiters.behind(c) {
+		if p.node.extra.behind(c) {
 			return true
 		}
 	}
@@ -86,7 +86,7 @@ func (t *Table) mayAffectDeadlock(c *claim) bool {
 	if c.nested() || len(t.nestedIn[c.ref()]) > 0 {
 		return true
 	}
-	meets := func(n *node, k kind) bool { return n.waiters != nil && n.waiters.meets(against(k), c) }
+	meets := func(n *node, k kind) bool { return n.extra != nil && n.extra.meets(against(k), c) }
 	for _, entries := range [...][]entry{c.held(), c.wanted()} {
 		for i := range entries {
 			for n, k := range entries[i].places() {
@@ -120,7 +120,7 @@ func (t *Table) refuseDeadlock() bool {
 			youngest = c
 		}
 	}
-	c := t.sessions[youngest.session.id].claims[youngest.id]
+	c := t.sessions[youngest.session().id].claims[youngest.id]
 	t.giveUp(c, lockkeeper.Deadlock, simulated.describeDeadlock(set))
 	return true
 }
@@ -165,6 +165,7 @@ func (t *Table) simulateReleases() *Table {
 // resetScratch empties a scratch copy, and keeps its memory for the next simulation.
 func (t *Table) resetScratch() {
 	t.recycle()
+	t.resetPasses()
 	for _, s := range t.sessions { // order does not matter: all of them go
 		for _, c := range s.claims { // order does not matter: all of them go
 			t.unlink(c, false)
@@ -177,17 +178,13 @@ func (t *Table) resetScratch() {
 
 // addCopy adds a copy of c to the scratch copy t. It leaves out waits that a freeze forbids.
 func (t *Table) addCopy(c *claim) {
-	s := t.sessions[c.session.id]
+	s := t.sessions[c.session().id]
 	if c.frozen && c.waiting() {
 		return
 	}
 	d := t.newClaim()
-	d.id, d.session, d.want, d.label, d.ticket, d.fence, d.bound = c.id, s, c.want, c.label, c.ticket, c.fence, forever
-	if d.want.Quiet > 0 || d.want.Steal != lockkeeper.NoSteal || d.want.Expected > 0 || d.want.MaxHold > 0 {
-		calm := *d.want
-		calm.Quiet, calm.Steal, calm.Expected, calm.MaxHold = 0, lockkeeper.NoSteal, 0, 0
-		d.want = &calm
-	}
+	d.id, d.label, d.ticket, d.fence = c.id, c.label, c.ticket, c.fence
+	d.want = s.calm(c.want)
 	if c.permits != nil {
 		d.own().permits = c.permits
 	}
@@ -216,6 +213,18 @@ func (t *Table) addCopy(c *claim) {
 	}
 	t.addIntents(d)
 	t.enqueue(d)
+}
+
+// calm returns terms of s, a session of a scratch copy, that are those of another session's claim without
+// what has no effect in the copy. Claims mostly share terms, so it compares them with the latest ones.
+func (s *session) calm(of *terms) *terms {
+	if s.calmed != of {
+		calm := *of
+		calm.session = s
+		calm.Quiet, calm.Steal, calm.Expected, calm.MaxHold = 0, lockkeeper.NoSteal, 0, 0
+		s.terms, s.calmed = &calm, of
+	}
+	return s.terms
 }
 
 // copyEntries copies the entries of another claim for d.
@@ -250,7 +259,6 @@ func (t *Table) releaseIdle() bool {
 	}
 	for _, c := range idle {
 		t.unlink(c, true)
-		c.ended = true
 		t.endedRoom = append(t.endedRoom, c)
 	}
 	return len(idle) > 0

@@ -15,9 +15,8 @@ func (t *Table) endClaim(c *claim, reason lockkeeper.Reason, text string) *tombs
 	t.deadlockSuspected = t.deadlockSuspected || t.endMayDeadlock() && t.mayAffectDeadlock(c)
 	tomb := t.tombOf(c)
 	t.unlink(c, true)
-	c.ended, c.reason = true, reason
 	t.recordChange(c, Ended, reason)
-	return t.recordEnd(c, tomb, text)
+	return t.recordEnd(c, tomb, reason, text)
 }
 
 // unlink removes c from its session, the nodes, the schedule and the lists, but not from the asks.
@@ -38,7 +37,7 @@ func (t *Table) unlink(c *claim, ends bool) {
 	}
 	t.unnest(c)
 	t.setDue(c, forever)
-	delete(c.session.claims, c.id)
+	delete(c.session().claims, c.id)
 	t.markThievesInside(c.ref())
 }
 
@@ -58,17 +57,18 @@ func (t *Table) giveUp(c *claim, reason lockkeeper.Reason, text string) {
 	mode := c.wanted()[0].kind.mode()
 	t.unwant(c)
 	t.deadlockSuspected = t.deadlockSuspected || t.endMayDeadlock()
-	c.bound = forever
+	t.unbind(c)
 	c.setUndone(reason, text)
 	c.own().refused = mode
 	t.recordChange(c, Undone, reason)
 	t.reschedule(c)
+	t.dropWait(c)
 }
 
 // endForced ends a hold that its holder did not release. The holder counts as unacknowledged until
 // it can no longer rely on the hold (R12). by labels the claim or operator that ends it, if any.
 func (t *Table) endForced(c *claim, reason lockkeeper.Reason, by lockkeeper.Label) {
-	until := min(c.session.promise, c.reliedUntil())
+	until := min(c.session().promise, c.reliedUntil())
 	if c.lapse != nil {
 		until = 0
 	}
@@ -86,7 +86,7 @@ func words(by lockkeeper.Label) string { return (&lockkeeper.Asked{Label: by}).W
 // tombOf makes the tombstone of c, which is about to end.
 func (t *Table) tombOf(c *claim) *tombstone {
 	tomb := t.newTombstone()
-	tomb.id, tomb.session, tomb.want, tomb.label = c.id, c.session, c.want, c.label
+	tomb.id, tomb.session, tomb.want, tomb.label = c.id, c.session(), c.want, c.label
 	if p := &c.entries()[0]; p.kind != kindP && !c.several() {
 		tomb.path, tomb.mode = p.node.path, p.kind.mode()
 	} else {
@@ -96,14 +96,14 @@ func (t *Table) tombOf(c *claim) *tombstone {
 }
 
 // recordEnd remembers c, which ended, for one TTL of its session (R16).
-func (t *Table) recordEnd(c *claim, tomb *tombstone, text string) *tombstone {
-	tomb.at, tomb.change, tomb.fence, tomb.reason, tomb.acked = t.now, c.change, c.fence, c.reason, bySession(c.reason)
+func (t *Table) recordEnd(c *claim, tomb *tombstone, reason lockkeeper.Reason, text string) *tombstone {
+	tomb.at, tomb.change, tomb.fence, tomb.reason, tomb.acked = t.now, c.change, c.fence, reason, bySession(reason)
 	if text != "" {
 		tomb.own().text = text
 	}
 	t.endedRoom = append(t.endedRoom, c)
 	t.endedClaims = append(t.endedClaims, tomb)
-	t.retain(c.session, tomb)
+	t.retain(c.session(), tomb)
 	t.markEnded(tomb)
 	return tomb
 }
@@ -112,7 +112,7 @@ func (t *Table) recordEnd(c *claim, tomb *tombstone, text string) *tombstone {
 // claim with that id, which the table does not remember, may have ended before in the same step.
 func (t *Table) tomb(c *claim) *tombstone {
 	for i := len(t.endedClaims) - 1; ; i-- {
-		if tomb := t.endedClaims[i]; tomb.id == c.id && tomb.session == c.session {
+		if tomb := t.endedClaims[i]; tomb.id == c.id && tomb.session == c.session() {
 			return tomb
 		}
 	}

@@ -55,19 +55,20 @@ func (t *Table) remember(s *session, tomb *tombstone) bool {
 }
 
 // packEndings packs the endings of sessions that have many as objects. It waits while Changes has to
-// report ends, because it reports the latest state of their tombstones.
-func (t *Table) packEndings() {
+// report ends, because it reports the latest state of their tombstones. Between steps the memory of
+// tombstones can't be used again, because the last step may still need it.
+func (t *Table) packEndings(reuse bool) {
 	if len(t.dirty.ended) > 0 {
 		return
 	}
 	for i, s := range t.unpacked {
-		t.pack(&s.endings)
+		t.pack(&s.endings, reuse)
 		t.unpacked[i] = nil
 	}
 	t.unpacked = t.unpacked[:0]
 }
 
-func (t *Table) pack(e *endings) {
+func (t *Table) pack(e *endings, reuse bool) {
 	for i, tomb := range e.recent {
 		e.recent[i] = nil
 		if tomb.forget > t.now {
@@ -81,7 +82,7 @@ func (t *Table) pack(e *endings) {
 			t.packing = e.log.appendPacked(t.packing[:0], tomb)
 			e.index[tomb.id] = e.log.append(t.packing)
 		}
-		if tomb.remembered = false; !tomb.kept {
+		if tomb.remembered = false; reuse && !tomb.kept {
 			t.spareTombstone(tomb)
 		}
 	}

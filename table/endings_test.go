@@ -62,6 +62,43 @@ func TestEndsArePacked(t *testing.T) {
 	}
 }
 
+// TestEndsArePackedByLoad: a copy of a table that is only ever loaded packs the ends, and forgets nothing
+// that the last step of its own still has.
+func TestEndsArePackedByLoad(t *testing.T) {
+	tb := New()
+	w := newWorker(t, tb, "w")
+	for range 3 * mostRecent {
+		w.claim(0, exclusive("x"))
+		w.release(w.id)
+	}
+	replica, err := Restore(tb.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &replica.sessions["w"].endings
+	if len(e.recent) > 0 || len(e.index) != 3*mostRecent {
+		t.Errorf("%d ends are packed, and %d are not", len(e.index), len(e.recent))
+	}
+	w.table = replica
+	w.claim(0, exclusive("x"))
+	for len(e.recent) < mostRecent {
+		w.release(w.id)
+		w.claim(0, exclusive("x"))
+	}
+	w.release(w.id) // the last one has to be packed
+	if err := replica.Load(Snapshot{Counters: replica.Counters()}); err != nil {
+		t.Fatal(err)
+	}
+	st, known := replica.Status(lockkeeper.Ref{Session: "w", ID: w.id})
+	if !known || st.State != lockkeeper.Ended || len(e.recent) > 0 {
+		t.Errorf("after a load the last end is %+v; %d are not packed", st, len(e.recent))
+	}
+	w.claim(0, exclusive("x"))
+	if err := replica.Check(); err != nil || len(replica.spare.tombs) != 1 {
+		t.Errorf("%d tombstones are spare: %v", len(replica.spare.tombs), err)
+	}
+}
+
 // TestManyEnds: a session whose client states its lowest open id late, or never, forgets ends early, after
 // its TTL, or in between; the table stays whole, and finds exactly those that it has to remember.
 func TestManyEnds(t *testing.T) {

@@ -21,8 +21,8 @@ func (t *Table) entries(c *claim, targets []lockkeeper.Target, room []entry) []e
 func (c *claim) setEntries(entries []entry) {
 	if len(entries) > 1 {
 		c.own().targets = entries
-	} else {
-		c.one[0] = entries[0]
+	} else if p := &entries[0]; p != &c.one[0] {
+		c.one[0] = *p
 	}
 	if c.converts != nil {
 		c.own().converts = nil
@@ -47,25 +47,21 @@ func (p *entry) places() iter.Seq2[*node, kind] {
 // per node (R3).
 func (t *Table) addIntents(c *claim) {
 	wanted := c.wanted()
-	n := 0
-	for i := range wanted {
-		for above := wanted[i].node.parent; above != nil; above = above.parent {
-			n++
-		}
-	}
-	if n == 0 {
-		return
-	}
-	intents := t.newIntents(n)
+	var intents []entry
 	for i := range wanted {
 		intent := wanted[i].kind.intent()
 		for above := wanted[i].node.parent; above != nil; above = above.parent {
+			if intents == nil {
+				intents = t.ownWait(c).room[:0]
+			}
 			if !has(intents, above, intent) {
 				intents = append(intents, entry{claim: c, node: above, kind: intent})
 			}
 		}
 	}
-	c.intents = intents
+	if intents != nil {
+		c.wait.intents = intents // it is c's own
+	}
 }
 
 // has reports whether one of entries has that node and kind.
@@ -81,7 +77,6 @@ func has(entries []entry, n *node, k kind) bool {
 // dropIntents is the reverse of addIntents; c must have left the queues.
 func (t *Table) dropIntents(c *claim) {
 	if c.intents != nil {
-		t.spareIntents(c.intents)
-		c.intents = nil
+		c.wait.intents, c.wait.room = nil, [2]entry{} // it is c's own
 	}
 }

@@ -49,17 +49,17 @@ func (c *claim) ahead(f func(*claim) bool) {
 // claim.
 func (p *entry) queuesAhead() iter.Seq[*queue] {
 	return func(yield func(*queue) bool) {
-		l := p.node.waiters
+		l := p.node.extra
 		if l == nil {
 			return
 		}
 		for k := range kindP {
-			if q := &l.queues[k]; q.head != nil && conflicts[p.kind].has(k) && !yield(q) {
+			if q := l.queues[k]; q.first() != nil && conflicts[p.kind].has(k) && !yield(q) {
 				return
 			}
 		}
-		for i := range l.permits {
-			q := &l.permits[i]
+		for i := range l.limits {
+			q := &l.limits[i]
 			counts := conflicts[p.kind].has(kindP) || p.kind == kindP && q.limit >= p.limit()
 			if q.head != nil && counts && !yield(&q.queue) {
 				return
@@ -71,7 +71,7 @@ func (p *entry) queuesAhead() iter.Seq[*queue] {
 // estimate returns how long c will still wait if each hold lasts as long as expected (R17); 0 if
 // that is unknown.
 func (t *Table) estimate(c *claim) time.Duration {
-	if c.frozen || c.soft() || !c.session.resumed {
+	if c.frozen || c.soft() || !c.session().resumed {
 		return 0
 	}
 	rest := t.remaining(c)

@@ -101,14 +101,14 @@ func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 	for p := range c.pending() {
 		against := conflicts[p.kind]
 		held = held || p.node.heldAgainst(against, c)
-		behind = behind || p.node.waiters != nil && p.node.waiters.waitsFor(against, c)
+		behind = behind || p.node.extra != nil && p.node.extra.waitsFor(against, c)
 		if p.kind == kindP && p.node.units()+p.units() > p.limit() {
 			limit = true
 		} else if p.kind == kindP && !p.fits() {
 			behind = true
 		}
 	}
-	quiet := !held && !behind && !limit && !c.frozen && c.session.resumed &&
+	quiet := !held && !behind && !limit && !c.frozen && c.session().resumed &&
 		c.soft() && c.want.Quiet > 0 && c.quiet()+c.want.Quiet > t.now
 	var all []lockkeeper.WaitReason
 	for _, why := range [...]struct {
@@ -121,7 +121,7 @@ func (t *Table) waits(c *claim) []lockkeeper.WaitReason {
 		{quiet, lockkeeper.QuietPeriod},
 		{len(c.asking) > 0, lockkeeper.AskedToYield},
 		{c.frozen, lockkeeper.Frozen},
-		{!c.session.resumed, lockkeeper.Resuming},
+		{!c.session().resumed, lockkeeper.Resuming},
 	} {
 		if why.holds {
 			all = append(all, why.reason)

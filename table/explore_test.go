@@ -268,7 +268,7 @@ func (t *Table) fingerprint(seed maphash.Seed) uint64 {
 		return r
 	}
 	for _, c := range claims {
-		b = append(b, c.session.id...)
+		b = append(b, c.session().id...)
 		b = append(b, byte(c.id), byte(len(c.held())), byte(len(c.wanted())), byte(c.want.Priority), byte(c.want.Steal),
 			byte(c.undone), byte(len(c.asks)))
 		b = append(b, rank(func(c *claim) uint64 { return c.ticket }, c), rank(func(c *claim) uint64 { return c.fence }, c))

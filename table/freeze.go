@@ -163,7 +163,7 @@ func (t *Table) refreeze() {
 func (t *Table) freezeWaiters() {
 	var caught []*claim
 	for _, n := range t.nodesWithWaiters() {
-		n.waiters.all(func(p *entry) bool {
+		n.extra.all(func(p *entry) bool {
 			if p == &p.claim.wanted()[0] && t.forbidden(p.claim) != nil {
 				caught = append(caught, p.claim)
 			}
@@ -188,11 +188,9 @@ func (t *Table) setFrozen(c *claim) {
 	t.frozen[c] = struct{}{}
 	for p := range c.pending() {
 		n := p.node
-		if n.waiters == nil {
-			n.waiters = new(waiters)
-		}
-		n.waiters.needRare().frozen[p.kind].push(p)
-		n.waiters.rare.disturbed = 0
+		n.needExtra().waiting++
+		n.extra.needRare().frozen[p.kind].push(p)
+		n.extra.rare.disturbed = 0
 	}
 }
 
@@ -201,6 +199,7 @@ func (t *Table) clearFrozen(c *claim) {
 	c.frozen = false
 	delete(t.frozen, c)
 	for p := range c.pending() {
-		p.node.waiters.rare.frozen[p.kind].remove(p)
+		p.node.extra.waiting--
+		p.node.extra.rare.frozen[p.kind].remove(p)
 	}
 }

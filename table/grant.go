@@ -32,20 +32,20 @@ func (t *Table) compatible(c *claim) bool {
 
 // open reports whether no hold and no claim ahead in the queue at n excludes c there by its kind k.
 func (n *node) open(k kind, c *claim) bool {
-	return !n.heldAgainst(conflicts[k], c) && (n.waiters == nil || !n.waiters.waitsFor(conflicts[k], c))
+	return !n.heldAgainst(conflicts[k], c) && (!n.waits() || !n.extra.waitsFor(conflicts[k], c))
 }
 
 // grantable reports whether the table may grant c now: R5 allows it, and no freeze (R18), resuming
 // session (R19) or quiet period (R9) delays it.
 func (t *Table) grantable(c *claim) bool {
-	if !c.waits || c.frozen || !c.session.resumed || !t.compatible(c) {
+	if !c.waits || c.frozen || !c.session().resumed || !t.compatible(c) {
 		return false
 	}
 	return !c.soft() || c.quiet()+c.want.Quiet <= t.now
 }
 
-// restartQuietPeriods restarts the quiet periods of claims that wait at n and conflict with a hold that
-// counted there as k and has just ended (R9).
+// restartQuietPeriods restarts the quiet periods of the claims at n, where some wait, that conflict with a
+// hold that counted there as k and has just ended (R9).
 func (t *Table) restartQuietPeriods(n *node, k kind) {
 	again := func(q *entry) bool {
 		if t.work++; q.claim.want.Quiet > 0 {
@@ -55,10 +55,10 @@ func (t *Table) restartQuietPeriods(n *node, k kind) {
 		}
 		return true
 	}
-	if n.waiters == nil || n.waiters.rare == nil {
+	a := n.extra.rare
+	if a == nil {
 		return
 	}
-	a := n.waiters.rare
 	if a.disturbedAt != t.now {
 		a.disturbedAt, a.disturbed = t.now, 0
 	}
@@ -98,7 +98,7 @@ func (t *Table) grantReady() {
 			}
 		}
 		for _, c := range t.arrivals {
-			if !c.ended {
+			if !c.ended() {
 				add(c)
 			}
 		}
@@ -126,12 +126,13 @@ func (t *Table) grantReady() {
 // cost does not grow with the length of the queues.
 func (n *node) candidates(gone kindSet, f func(*claim)) {
 	for k := range kindP {
-		if conflicts[k]&gone == 0 {
+		first := n.extra.queues[k].first()
+		if first == nil || conflicts[k]&gone == 0 {
 			continue
 		}
 		blocked := n.heldAgainst(conflicts[k], nil)
-		for p := n.waiters.queues[k].head; p != nil; p = p.next {
-			if n.waiters.waitsFor(conflicts[k], p.claim) {
+		for p := first; p != nil; p = p.next {
+			if n.extra.waitsFor(conflicts[k], p.claim) {
 				break
 			}
 			if p.claim.converting() { // perhaps only its own hold blocks it
@@ -146,11 +147,11 @@ func (n *node) candidates(gone kindSet, f func(*claim)) {
 	if (conflicts[kindP]|kindP.set())&gone != 0 && !n.heldAgainst(conflicts[kindP], nil) {
 		n.openPermits(f)
 	}
-	for k := kind(0); n.waiters.rare != nil && k < kinds; k++ {
+	for k := kind(0); n.extra.rare != nil && k < kinds; k++ {
 		if conflicts[k]&gone == 0 {
 			continue
 		}
-		for p := n.waiters.rare.soft[k].head; p != nil; p = p.next {
+		for p := n.extra.rare.soft[k].head; p != nil; p = p.next {
 			f(p.claim)
 		}
 	}
@@ -195,8 +196,10 @@ func (t *Table) grant(c *claim) {
 			c.statedIn, c.unackedEnd = 0, forever
 		}
 	}
-	c.unconfirmed = t.meetsUnacked(c)
-	c.bound = forever
+	if unsure := t.meetsUnacked(c); c.unsure != unsure {
+		c.own().unsure = unsure
+	}
+	t.unbind(c)
 	c.setUndone(lockkeeper.NoReason, "")
 	t.stopStealing(c)
 	if first && c.want.Expected > 0 {
@@ -209,6 +212,16 @@ func (t *Table) grant(c *claim) {
 	}
 	t.recordChange(c, Granted, lockkeeper.NoReason)
 	t.reschedule(c)
+	if c.wait != &noWait {
+		t.dropWait(c)
+	}
+}
+
+// unbind removes the bound of c's wait, which is over.
+func (t *Table) unbind(c *claim) {
+	if c.bound != forever {
+		t.ownWait(c).bound = forever
+	}
 }
 
 // startWaiting puts c into the queues of its wanted entries, or among the frozen claims.
@@ -225,20 +238,12 @@ func (t *Table) startWaiting(c *claim) {
 
 // enqueue puts c's wanted entries and intents into the queues of their nodes.
 func (t *Table) enqueue(c *claim) {
-	for p := range c.pending() {
-		if p.node.waiters == nil {
-			p.node.waiters = new(waiters)
-		}
-		t.work += p.node.waiters.queueOf(p).insert(p)
-		if p.node.waiters.rare != nil {
-			p.node.waiters.rare.disturbed = 0
-		}
-		if p.kind == kindP && len(p.node.waiters.permits) == 2 && p.prev == nil && p.next == nil {
-			t.mixedQueues++
-		}
-		if t.changeAt(p.node, p.kind); c.steals() {
-			p.node.waiters.addThief(p)
-		}
+	for i := range c.intents {
+		t.enqueueEntry(&c.intents[i])
+	}
+	wanted := c.wanted()
+	for i := range wanted {
+		t.enqueueEntry(&wanted[i])
 	}
 	if c.queued = true; c.soft() {
 		t.softWaiters++
@@ -248,6 +253,36 @@ func (t *Table) enqueue(c *claim) {
 	}
 	t.arrivals = append(t.arrivals, c)
 	t.deadlockSuspected = t.deadlockSuspected || t.waitMayDeadlock(c)
+}
+
+func (t *Table) enqueueEntry(p *entry) {
+	l := p.node.needExtra()
+	l.waiting++
+	t.work += l.queueOf(p).insert(p)
+	if l.rare != nil {
+		l.rare.disturbed = 0
+	}
+	if p.kind == kindP && len(l.limits) == 2 && p.prev == nil && p.next == nil {
+		t.mixedQueues++
+	}
+	if t.changeAt(p.node, p.kind); p.claim.steals() {
+		l.addThief(p)
+	}
+}
+
+// dequeueEntry is the reverse of enqueueEntry. If the claim gives up, claims behind it may be granted.
+func (t *Table) dequeueEntry(p *entry, givesUp bool) {
+	l := p.node.extra
+	l.waiting--
+	l.queueOf(p).remove(p)
+	l.removeThief(p)
+	t.changeAt(p.node, p.kind)
+	if p.kind == kindP && l.trim(p.limit()) && len(l.limits) == 1 {
+		t.mixedQueues--
+	}
+	if givesUp {
+		t.touch(p.node, p.kind.set())
+	}
 }
 
 // stopWaiting removes c from the queues. If it gives up, claims behind it may be granted.
@@ -265,16 +300,12 @@ func (t *Table) stopWaiting(c *claim, givesUp bool) {
 	if c.blocksHeld() {
 		t.blockingWaits--
 	}
-	for p := range c.pending() {
-		p.node.waiters.queueOf(p).remove(p)
-		p.node.waiters.removeThief(p)
-		t.changeAt(p.node, p.kind)
-		if p.kind == kindP && p.node.waiters.trim(p.limit()) && len(p.node.waiters.permits) == 1 {
-			t.mixedQueues--
-		}
-		if givesUp {
-			t.touch(p.node, p.kind.set())
-		}
+	for i := range c.intents {
+		t.dequeueEntry(&c.intents[i], givesUp)
+	}
+	wanted := c.wanted()
+	for i := range wanted {
+		t.dequeueEntry(&wanted[i], givesUp)
 	}
 }
 
@@ -283,7 +314,7 @@ func (t *Table) stopWaiting(c *claim, givesUp bool) {
 func (t *Table) dropHeld(c *claim, ends bool) {
 	for _, g := range c.permits {
 		if g.Slot > 0 {
-			t.nodes[g.Path].slots.free(g.Slot)
+			t.nodes[g.Path].extra.slots.free(g.Slot)
 		}
 	}
 	held := c.held()
@@ -292,8 +323,10 @@ func (t *Table) dropHeld(c *claim, ends bool) {
 		t.drop(p)
 		if ends {
 			for n, k := range p.places() {
-				t.touch(n, k.set())
-				t.restartQuietPeriods(n, k)
+				if n.waits() {
+					t.touch(n, k.set())
+					t.restartQuietPeriods(n, k)
+				}
 			}
 		}
 		t.unref(p.node)

@@ -9,7 +9,7 @@ import (
 // hopeless reports whether c's wait is certain to end without a grant (R8): a freeze or announced
 // holds block it until its bound or longer.
 func (t *Table) hopeless(c *claim) bool {
-	if c.ended || !c.waits || c.bound == forever {
+	if c.ended() || !c.waits || c.bound == forever {
 		return false
 	}
 	if c.frozen {
@@ -59,7 +59,7 @@ func (t *Table) recheckAround(c *claim) {
 	held := c.held()
 	for i := range held {
 		for n, k := range held[i].places() {
-			l, ks := n.waiters, against(k)
+			l, ks := n.extra, against(k)
 			if l == nil {
 				continue
 			}

@@ -25,7 +25,7 @@ func (t *Table) lapseClaim(c *claim, l *lockkeeper.Lapse, released lockkeeper.Re
 		t.endClaim(c, released, "")
 		return
 	}
-	stated.end = min(stated.end, c.session.deadline)
+	stated.end = min(stated.end, c.session().deadline)
 	if stated.end <= t.now {
 		c.own().lapse = stated
 		t.endClaim(c, stated.reason, stated.text)

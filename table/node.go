@@ -31,13 +31,31 @@ func (p *entry) target() lockkeeper.Target {
 	return lockkeeper.Target{Path: p.node.path, Mode: p.kind.mode(), Units: p.units(), Limit: p.limit()}
 }
 
-// waiters are the claims that wait at one node. Soft claims are ahead of no claim, so rare has them
-// apart. Claims that a freeze forbids are in no queue.
-type waiters struct {
-	queues  [kindP]queue  // hard claims and conversions by kind, in the order of R4
-	permits []permitQueue // hard claims for permits, by limit, highest first
-	rare    *rareWaiters  // nil until it is first needed
+// extra is the part of a node that most nodes do not need: only those at which claims wait, those with
+// permits, and those above others. Soft claims are ahead of no claim, so rare has them apart. Claims
+// that a freeze forbids are in no queue.
+type extra struct {
+	below   *node         // ring of the nodes below it with holds; see holdings. nil if there is none
+	intents [kindS]uint32 // of the held entries below it, by the intent that they imply
+	waiting uint32        // entries that wait here, queued or frozen
+	permits int32         // sum of held permits; see units
+	slots   *slots        // of held permits of one unit; nil until there was one
+
+	queues [kindP]*queue // hard claims and conversions by kind, in the order of R4; nil until there was one
+	limits []permitQueue // hard claims for permits, by limit, highest first
+	rare   *rareWaiters  // nil until it is first needed
 }
+
+// needExtra returns n.extra, and creates it if it is nil.
+func (n *node) needExtra() *extra {
+	if n.extra == nil {
+		n.extra = new(extra)
+	}
+	return n.extra
+}
+
+// waits reports whether a claim waits at n.
+func (n *node) waits() bool { return n.extra != nil && n.extra.waiting > 0 }
 
 // rareWaiters has the rarely needed lists of a node, by kind, so that a change at the node visits
 // only the entries that it concerns.
@@ -51,7 +69,7 @@ type rareWaiters struct {
 }
 
 // needRare returns l.rare, and creates it if it is nil.
-func (l *waiters) needRare() *rareWaiters {
+func (l *extra) needRare() *rareWaiters {
 	if l.rare == nil {
 		l.rare = new(rareWaiters)
 	}
@@ -129,27 +147,29 @@ func (q *queue) remove(p *entry) {
 }
 
 // queueOf returns the queue for p, and creates it if there is none.
-func (l *waiters) queueOf(p *entry) *queue {
+func (l *extra) queueOf(p *entry) *queue {
 	switch {
 	case p.claim.soft():
 		return &l.needRare().soft[p.kind]
 	case p.kind == kindP:
 		return l.permitQueue(p.limit())
+	case l.queues[p.kind] == nil:
+		l.queues[p.kind] = new(queue)
 	}
-	return &l.queues[p.kind]
+	return l.queues[p.kind]
 }
 
 // first returns the first waiting claim of one kind; nil if none waits.
-func (l *waiters) first(k kind) *claim {
+func (l *extra) first(k kind) *claim {
 	if k != kindP {
-		if head := l.queues[k].head; head != nil {
+		if head := l.queues[k].first(); head != nil {
 			return head.claim
 		}
 		return nil
 	}
 	var first *claim
-	for i := range l.permits {
-		if head := l.permits[i].head; head != nil && (first == nil || head.claim.before(first)) {
+	for i := range l.limits {
+		if head := l.limits[i].head; head != nil && (first == nil || head.claim.before(first)) {
 			first = head.claim
 		}
 	}
@@ -157,9 +177,13 @@ func (l *waiters) first(k kind) *claim {
 }
 
 // waitsFor reports whether a claim of one of the kinds ks waits ahead of c.
-func (l *waiters) waitsFor(ks kindSet, c *claim) bool {
+func (l *extra) waitsFor(ks kindSet, c *claim) bool {
 	for ks != 0 {
-		if first := l.first(ks.next()); first != nil && first.before(c) {
+		k := ks.next()
+		if k < kindP && l.queues[k] == nil {
+			continue
+		}
+		if first := l.first(k); first != nil && first.before(c) {
 			return true
 		}
 	}
@@ -167,7 +191,7 @@ func (l *waiters) waitsFor(ks kindSet, c *claim) bool {
 }
 
 // addThief adds p to the thieves here; its claim must be queued.
-func (l *waiters) addThief(p *entry) {
+func (l *extra) addThief(p *entry) {
 	a := l.needRare()
 	if a.thieves[p.kind] == nil {
 		a.thieves[p.kind] = make(map[*entry]struct{})
@@ -176,14 +200,14 @@ func (l *waiters) addThief(p *entry) {
 }
 
 // removeThief is the reverse of addThief; it does nothing if p is not among the thieves.
-func (l *waiters) removeThief(p *entry) {
+func (l *extra) removeThief(p *entry) {
 	if l.rare != nil {
 		delete(l.rare.thieves[p.kind], p)
 	}
 }
 
 // all calls f with every queued entry here, until f returns false.
-func (l *waiters) all(f func(*entry) bool) {
+func (l *extra) all(f func(*entry) bool) {
 	if l == nil {
 		return
 	}
@@ -192,8 +216,8 @@ func (l *waiters) all(f func(*entry) bool) {
 			return
 		}
 	}
-	for i := range l.permits {
-		if !l.permits[i].each(f) {
+	for i := range l.limits {
+		if !l.limits[i].each(f) {
 			return
 		}
 	}
@@ -217,43 +241,43 @@ func (q *queue) rank(c *claim) (rank, looked int) {
 }
 
 // eachOf calls f with the queued entries here of the kinds ks, except soft ones.
-func (l *waiters) eachOf(ks kindSet, f func(*entry) bool) {
+func (l *extra) eachOf(ks kindSet, f func(*entry) bool) {
 	for k := range l.queues {
 		if ks.has(kind(k)) {
 			l.queues[k].each(f)
 		}
 	}
-	for i := range l.permits {
+	for i := range l.limits {
 		if ks.has(kindP) {
-			l.permits[i].each(f)
+			l.limits[i].each(f)
 		}
 	}
 }
 
 // meets reports whether a claim other than c has a queued entry of one of the kinds ks here, soft
 // entries included.
-func (l *waiters) meets(ks kindSet, c *claim) bool {
-	other := func(q *queue) bool { return q.head != nil && (q.head.claim != c || q.head.next != nil) }
+func (l *extra) meets(ks kindSet, c *claim) bool {
+	other := func(q *queue) bool { return q.first() != nil && (q.head.claim != c || q.head.next != nil) }
 	for k := range kinds {
 		switch {
 		case !ks.has(k):
-		case k < kindP && other(&l.queues[k]), l.rare != nil && other(&l.rare.soft[k]):
+		case k < kindP && other(l.queues[k]), l.rare != nil && other(&l.rare.soft[k]):
 			return true
 		}
 	}
-	return ks.has(kindP) && slices.ContainsFunc(l.permits, func(q permitQueue) bool { return other(&q.queue) })
+	return ks.has(kindP) && slices.ContainsFunc(l.limits, func(q permitQueue) bool { return other(&q.queue) })
 }
 
 // behind reports whether a claim waits here behind c.
-func (l *waiters) behind(c *claim) bool {
-	after := func(q *queue) bool { return q.tail != nil && c.before(q.tail.claim) }
+func (l *extra) behind(c *claim) bool {
+	after := func(q *queue) bool { return q.first() != nil && c.before(q.tail.claim) }
 	for k := range l.queues {
-		if after(&l.queues[k]) {
+		if after(l.queues[k]) {
 			return true
 		}
 	}
-	for i := range l.permits {
-		if after(&l.permits[i].queue) {
+	for i := range l.limits {
+		if after(&l.limits[i].queue) {
 			return true
 		}
 	}
@@ -269,8 +293,17 @@ func (q *queue) eachBefore(c *claim, f func(*entry) bool) bool {
 	return true
 }
 
+// first returns the first entry of q, which may be nil; nil if q is empty.
+func (q *queue) first() *entry {
+	if q == nil {
+		return nil
+	}
+	return q.head
+}
+
+// each calls f with the entries of q, which may be nil, until f returns false.
 func (q *queue) each(f func(*entry) bool) bool {
-	for p := q.head; p != nil; p = p.next {
+	for p := q.first(); p != nil; p = p.next {
 		if !f(p) {
 			return false
 		}
@@ -281,8 +314,8 @@ func (q *queue) each(f func(*entry) bool) bool {
 // touch records that entries of the kinds ks left n, so that grantReady considers the claims that
 // they blocked.
 func (t *Table) touch(n *node, ks kindSet) {
-	if n.waiters == nil {
-		return // no claim waits here
+	if !n.waits() {
+		return
 	}
 	if n.touched == 0 {
 		t.touched = append(t.touched, n)

@@ -12,39 +12,39 @@ type permitQueue struct {
 }
 
 // searchLimit returns the index at which the queue of a limit is, or would be inserted.
-func (l *waiters) searchLimit(limit int) (i int, found bool) {
-	return slices.BinarySearchFunc(l.permits, limit, func(q permitQueue, limit int) int { return limit - q.limit })
+func (l *extra) searchLimit(limit int) (i int, found bool) {
+	return slices.BinarySearchFunc(l.limits, limit, func(q permitQueue, limit int) int { return limit - q.limit })
 }
 
 // permitQueue returns the queue of a limit, and inserts it if there is none.
-func (l *waiters) permitQueue(limit int) *queue {
+func (l *extra) permitQueue(limit int) *queue {
 	i, found := l.searchLimit(limit)
 	if !found {
-		l.permits = slices.Insert(l.permits, i, permitQueue{limit: limit})
+		l.limits = slices.Insert(l.limits, i, permitQueue{limit: limit})
 	}
-	return &l.permits[i].queue
+	return &l.limits[i].queue
 }
 
 // trim removes the queue of a limit if it is empty, so that unused limits cost nothing. It reports
 // whether it did.
-func (l *waiters) trim(limit int) bool {
+func (l *extra) trim(limit int) bool {
 	i, found := l.searchLimit(limit)
-	if !found || l.permits[i].head != nil {
+	if !found || l.limits[i].head != nil {
 		return false
 	}
-	l.permits = slices.Delete(l.permits, i, i+1)
+	l.limits = slices.Delete(l.limits, i, i+1)
 	return true
 }
 
 // unitsAhead returns the sum of the units that wait ahead of p and count against it (R7). It stops
 // at a partial sum above bound.
-func (l *waiters) unitsAhead(p *entry, bound int) int {
+func (l *extra) unitsAhead(p *entry, bound int) int {
 	sum := 0
-	for i := range l.permits {
-		if l.permits[i].limit < p.limit() {
+	for i := range l.limits {
+		if l.limits[i].limit < p.limit() {
 			break // a smaller limit holds back no claim with a larger one
 		}
-		for q := l.permits[i].head; q != nil && q.claim.before(p.claim); q = q.next {
+		for q := l.limits[i].head; q != nil && q.claim.before(p.claim); q = q.next {
 			if sum += q.units(); sum > bound {
 				return sum
 			}
@@ -57,18 +57,18 @@ func (l *waiters) unitsAhead(p *entry, bound int) int {
 // p's units <= p's limit.
 func (p *entry) fits() bool {
 	free := p.limit() - p.node.units() - p.units()
-	return free >= 0 && (p.node.waiters == nil || p.node.waiters.unitsAhead(p, free) <= free)
+	return free >= 0 && (p.node.extra == nil || p.node.extra.unitsAhead(p, free) <= free)
 }
 
 // openPermits calls f with the waiting claims for permits at n that R7 may allow: for each limit
 // the claims at the front that fit. For each limit it visits at most one claim per free unit, and
 // one more.
 func (n *node) openPermits(f func(*claim)) {
-	for i := range n.waiters.permits {
-		limit := n.waiters.permits[i].limit
+	for i := range n.extra.limits {
+		limit := n.extra.limits[i].limit
 		cursors := make([]*entry, i+1)
 		for j := range cursors {
-			cursors[j] = n.waiters.permits[j].head
+			cursors[j] = n.extra.limits[j].head
 		}
 		for sum := n.units(); sum < limit; {
 			next := -1
@@ -98,12 +98,13 @@ type slots struct {
 	low   int      // words before this index have no free slot
 }
 
-// needSlots returns n.slots, and creates them if they are nil.
+// needSlots returns the slots of n, and creates them if they are nil.
 func (n *node) needSlots() *slots {
-	if n.slots == nil {
-		n.slots = new(slots)
+	l := n.needExtra()
+	if l.slots == nil {
+		l.slots = new(slots)
 	}
-	return n.slots
+	return l.slots
 }
 
 // take gives out the lowest free slot.

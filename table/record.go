@@ -264,12 +264,12 @@ func (s *session) record() SessionRecord {
 func (c *claim) record() ClaimRecord {
 	r := ClaimRecord{
 		Ref: c.ref(), Want: c.request(), State: lockkeeper.Waiting, Converting: c.converting(), Grants: c.grants(),
-		Ticket: c.ticket, Fence: c.fence, Change: c.change, Changed: c.changed, Arrived: c.arrived, Granted: c.granted,
+		Ticket: c.ticket, Fence: c.fence, Change: c.change, Changed: c.changedAt(), Arrived: c.arrived, Granted: c.granted,
 		Bound:       c.bound,
 		Quiet:       c.quiet(),
 		StatedEnd:   c.stated,
 		StatedIn:    c.statedIn,
-		Unconfirmed: c.unconfirmed,
+		Unconfirmed: c.unsure,
 		Overdue:     c.overdue,
 		Reason:      c.undone,
 		Text:        c.text,

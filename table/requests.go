@@ -246,8 +246,7 @@ func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 	t.tickets++
 	c := t.newClaim()
-	c.id, c.session, c.want, c.label, c.ticket = w.ID, s, s.termsOf(w), s.labelOf(&w.Label), t.tickets
-	c.arrived, c.bound = t.now, forever
+	c.id, c.want, c.label, c.ticket, c.arrived = w.ID, s.termsOf(w), s.labelOf(&w.Label), t.tickets, t.now
 	c.setPermits(w.Targets)
 	s.claims[w.ID] = c
 	t.nest(c)
@@ -255,7 +254,7 @@ func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 	c.setEntries(t.entries(c, w.Targets, c.one[:0]))
 	c.waits = true
 	t.beginWait(c)
-	if c.ended {
+	if c.ended() {
 		t.tomb(c).acked = true // by this answer
 	}
 	t.replyStatus(c)
@@ -272,7 +271,7 @@ func (t *Table) beginWait(c *claim) {
 	default:
 		t.addIntents(c)
 		if c.want.Wait != forever {
-			c.bound = t.now + c.want.Wait
+			t.ownWait(c).bound = t.now + c.want.Wait
 		}
 		t.recordChange(c, Queued, lockkeeper.NoReason)
 		t.startWaiting(c)
@@ -287,7 +286,7 @@ func (t *Table) beginWait(c *claim) {
 func (t *Table) replyStatus(c *claim) {
 	t.recordStatedEnd(c, 0)
 	t.mark(c)
-	if c.ended {
+	if c.ended() {
 		t.reply.Status = t.tombStatus(t.tomb(c))
 	} else {
 		t.reply.Status = t.status(c)

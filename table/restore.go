@@ -49,6 +49,7 @@ func (t *Table) Load(snap Snapshot) error {
 	t.evictHoldTimes()
 	t.linkAsks(&links)
 	t.dropStep()
+	t.packEndings(false)
 	return nil
 }
 
@@ -250,19 +251,24 @@ func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 		return nil, fmt.Errorf("claim %s: %w", r.Ref, err)
 	}
 	c := &claim{
-		id:          r.Ref.ID,
-		session:     s,
-		want:        s.termsOf(&r.Want),
-		label:       s.labelOf(&r.Want.Label),
-		cold:        &plain,
-		ticket:      r.Ticket,
-		fence:       r.Fence,
-		change:      r.Change,
-		changed:     r.Changed,
-		arrived:     r.Arrived,
-		granted:     r.Granted,
-		bound:       r.Bound,
-		unconfirmed: r.Unconfirmed, overdue: r.Overdue,
+		id:      r.Ref.ID,
+		want:    s.termsOf(&r.Want),
+		label:   s.labelOf(&r.Want.Label),
+		wait:    &noWait,
+		cold:    &plain,
+		ticket:  r.Ticket,
+		fence:   r.Fence,
+		change:  r.Change,
+		arrived: r.Arrived,
+		granted: r.Granted,
+	}
+	c.setChanged(r.Changed)
+	if r.Bound != forever {
+		t.ownWait(c).bound = r.Bound
+	}
+	if r.Unconfirmed || r.Overdue {
+		own := c.own()
+		own.unsure, own.overdue = r.Unconfirmed, r.Overdue
 	}
 	c.setPermits(r.Want.Targets)
 	if c.permits != nil && r.State == lockkeeper.Held {

@@ -11,8 +11,7 @@ type spare struct {
 	claims []*claim
 	nodes  []*node
 	tombs  []*tombstone
-
-	intents [fewIntents][][]entry // memory of so many entries, less one
+	waits  []*wait
 }
 
 func (t *Table) newClaim() *claim {
@@ -21,7 +20,7 @@ func (t *Table) newClaim() *claim {
 		t.spare.claims = t.spare.claims[:n-1]
 		return c
 	}
-	return &claim{cold: &plain}
+	return &claim{wait: &noWait, cold: &plain}
 }
 
 func (t *Table) newNode() *node {
@@ -33,26 +32,25 @@ func (t *Table) newNode() *node {
 	return new(node)
 }
 
-// fewIntents is the largest number of intents whose memory is used again. A path has as many ancestors as
-// slashes, so it is enough for nearly all claims.
-const fewIntents = 4
-
-// newIntents returns memory for n entries.
-func (t *Table) newIntents(n int) []entry {
-	if n <= fewIntents {
-		if spare := t.spare.intents[n-1]; len(spare) > 0 {
-			t.spare.intents[n-1] = spare[:len(spare)-1]
-			return spare[len(spare)-1]
+func (t *Table) newWait(c *claim) *wait {
+	if n := len(t.spare.waits); n > 0 {
+		w := t.spare.waits[n-1]
+		t.spare.waits = t.spare.waits[:n-1]
+		if w.due != nil {
+			w.due.claim = c
 		}
+		return w
 	}
-	return make([]entry, 0, n)
+	return &wait{bound: forever}
 }
 
-// spareIntents keeps the memory of entries.
-func (t *Table) spareIntents(entries []entry) {
-	if n := cap(entries); n <= fewIntents && len(t.spare.intents[n-1]) < mostSpare {
-		clear(entries)
-		t.spare.intents[n-1] = append(t.spare.intents[n-1], entries[:0])
+// spareWait keeps the memory of a wait that has nothing in it.
+func (t *Table) spareWait(w *wait) {
+	if len(t.spare.waits) < mostSpare {
+		if w.due != nil {
+			w.due.claim = nil
+		}
+		t.spare.waits = append(t.spare.waits, w)
 	}
 }
 
@@ -69,11 +67,15 @@ func (t *Table) newTombstone() *tombstone {
 func (t *Table) recycle() {
 	for _, c := range t.endedRoom {
 		if len(t.spare.claims) < mostSpare {
-			rare, due := c.cold, c.due
+			rare := c.cold
 			if rare != &plain {
 				*rare = plain
 			}
-			*c = claim{cold: rare, due: due}
+			if c.wait != &noWait {
+				c.wait.bound = forever
+				t.dropWait(c)
+			}
+			*c = claim{wait: &noWait, cold: rare}
 			t.spare.claims = append(t.spare.claims, c)
 		}
 	}
@@ -87,7 +89,7 @@ func (t *Table) recycle() {
 	clear(t.endedClaims)
 	t.endedClaims = t.endedClaims[:0]
 	t.endedByRef, t.indexed = nil, 0
-	t.packEndings()
+	t.packEndings(true)
 }
 
 func (t *Table) spareTombstone(tomb *tombstone) {
@@ -134,13 +136,12 @@ func (t *Table) spareNode(n *node) {
 	if n.touched != 0 || n.changed != 0 || len(t.spare.nodes) >= mostSpare {
 		return // this step still has to visit it
 	}
-	w, slots := n.waiters, n.slots
-	if w != nil {
-		w.permits = w.permits[:0]
+	if l := n.extra; l != nil {
+		l.limits = l.limits[:0]
+		if l.slots != nil {
+			l.slots.taken, l.slots.low = l.slots.taken[:0], 0
+		}
 	}
-	if slots != nil {
-		slots.taken, slots.low = slots.taken[:0], 0
-	}
-	*n = node{waiters: w, slots: slots}
+	*n = node{extra: n.extra}
 	t.spare.nodes = append(t.spare.nodes, n)
 }

@@ -22,6 +22,7 @@ type session struct {
 	endings    endings
 	due        timer
 	terms      *terms           // of its latest claim
+	calmed     *terms           // in a scratch copy: those that terms stand for
 	latest     lockkeeper.Label // of its latest claim
 	packed     label            // latest
 }

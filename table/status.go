@@ -158,7 +158,7 @@ func (t *Table) status(c *claim) lockkeeper.Status {
 	st := lockkeeper.Status{
 		Ref: c.ref(), Inside: c.want.Inside, Change: c.change, Revision: c.want.Revision, State: lockkeeper.Waiting,
 		Reason: c.undone, Text: c.text, Grants: c.grants(), Priority: c.want.Priority, Label: c.label.unpack(),
-		Fence: c.fence, Unconfirmed: c.unconfirmed, Converting: c.converting(), Ticket: c.ticket,
+		Fence: c.fence, Unconfirmed: c.unsure, Converting: c.converting(), Ticket: c.ticket,
 		Age: t.now - c.arrived, Left: left(c.bound, t.now),
 	}
 	if c.holds {
@@ -234,7 +234,7 @@ func (t *Table) lease(s *session, all bool) lockkeeper.Lease {
 	l.Number = s.leases
 	for _, c := range s.byID() {
 		t.recordStatedEnd(c, s.leases)
-		if all || c.stated != forever || len(c.asks) > 0 || c.overdue || t.now-c.changed <= s.ttl {
+		if all || c.stated != forever || len(c.asks) > 0 || c.overdue || t.now-c.changedAt() <= s.ttl {
 			l.Claims = append(l.Claims, t.status(c))
 		}
 	}

@@ -23,7 +23,7 @@ func (t *Table) changeAbove(p *entry) {
 // changeAt records that an entry of kind k came to n or left it, or that its claim has a new
 // priority. That may change the ask sets of thieves at n whose kinds conflict with k.
 func (t *Table) changeAt(n *node, k kind) {
-	if n.waiters == nil || n.waiters.rare == nil || !n.waiters.rare.hasThieves(k) {
+	if n.extra == nil || n.extra.rare == nil || !n.extra.rare.hasThieves(k) {
 		return
 	}
 	if n.changed == 0 {
@@ -86,7 +86,7 @@ func (t *Table) updateAllAsks() {
 	}
 	slices.SortFunc(changed, func(a, b *claim) int { return cmp.Compare(a.fence, b.fence) })
 	for _, v := range slices.Compact(changed) {
-		if !v.ended {
+		if !v.ended() {
 			t.recordChange(v, AskChanged, lockkeeper.NoReason)
 		}
 	}
@@ -107,7 +107,7 @@ func (t *Table) affectedThieves() []*claim {
 		add(c)
 	}
 	for i, n := range t.changedNodes {
-		for k, thieves := range n.waiters.rare.thieves {
+		for k, thieves := range n.extra.rare.thieves {
 			if against(kind(k))&n.changed == 0 {
 				continue
 			}
@@ -149,7 +149,7 @@ func (t *Table) updateAsks(c *claim, changed []*claim) []*claim {
 // askSet returns the ask set of c (R10): exactly the holders that must release so that c can be
 // granted.
 func (t *Table) askSet(c *claim) []*claim {
-	if c.frozen || !c.session.resumed || c.want.Wait == 0 {
+	if c.frozen || !c.session().resumed || c.want.Wait == 0 {
 		return nil
 	}
 	t.passes++
@@ -178,7 +178,7 @@ type askSearch struct {
 	table         *Table
 	thief         *claim
 	set           []*claim
-	outer, chosen uint64
+	outer, chosen uint32
 }
 
 func (s *askSearch) add(h *claim) {
@@ -196,7 +196,7 @@ func (s *askSearch) mayRob(h *claim) bool {
 // thief may not rob one of them, or if an incompatible claim is ahead in the queue.
 func (s *askSearch) askAgainst(p *entry) bool {
 	against := conflicts[p.kind]
-	if s.table.work++; p.node.waiters != nil && p.node.waiters.waitsFor(against, s.thief) {
+	if s.table.work++; p.node.extra != nil && p.node.extra.waitsFor(against, s.thief) {
 		return false
 	}
 	return p.node.holders(against, func(h *entry) bool {
@@ -240,7 +240,7 @@ func (s *askSearch) askPermits(p *entry) bool {
 		return true
 	})
 	missing := units + p.units() - p.limit()
-	if free := max(0, -missing); p.node.waiters != nil && p.node.waiters.unitsAhead(p, free) > free {
+	if free := max(0, -missing); p.node.extra != nil && p.node.extra.unitsAhead(p, free) > free {
 		return false
 	}
 	if missing <= 0 {
@@ -261,7 +261,7 @@ func (s *askSearch) askPermits(p *entry) bool {
 func (t *Table) ask(c, v *claim) {
 	end := forever
 	if c.want.Steal == lockkeeper.Take {
-		end = t.now + stealDelay(c.want, v.session.ttl)
+		end = t.now + stealDelay(c.want, v.session().ttl)
 	}
 	c.askFor(v, end)
 	i, _ := slices.BinarySearchFunc(v.asks, c, func(a ask, c *claim) int { return a.by.compare(c) })
@@ -323,7 +323,7 @@ func (t *Table) withdraw(c, v *claim) {
 // startStealing makes c a thief, unless it is one, and marks its asks for an update.
 func (t *Table) startStealing(c *claim) {
 	if !c.isThief {
-		c.isThief = true
+		c.own().isThief = true
 		t.thieves[c] = struct{}{}
 	}
 	t.staleThieves = append(t.staleThieves, c)
@@ -337,14 +337,14 @@ func (t *Table) stopStealing(c *claim) {
 	t.forgetThief(c)
 	for _, v := range c.victims() {
 		t.withdraw(c, v)
-		if !v.ended {
+		if !v.ended() {
 			t.recordChange(v, AskChanged, lockkeeper.NoReason)
 		}
 	}
 }
 
 func (t *Table) forgetThief(c *claim) {
-	c.isThief = false
+	c.own().isThief = false
 	delete(t.thieves, c)
 }
 

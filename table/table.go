@@ -45,8 +45,8 @@ type Table struct {
 	staleThieves      []*claim   // thieves whose asks need an update
 	changedNodes      []*node    // nodes with changes that asks may depend on
 	takers            []*claim   // thieves that may take now
-	insidePass        uint64     // the pass with which markThievesInside marks; 0: none yet
-	passes            uint64     // the last value given to claim.pass
+	insidePass        uint32     // the pass with which markThievesInside marks; 0: none yet
+	passes            uint32     // the last value given to claim.pass
 	counted           int        // see Counted
 	work              int        // claims, holders, asks and sums visited beside the command's own claim; for tests
 	endedRoom         []*claim   // ended claims, whose memory recycle reuses
@@ -115,6 +115,7 @@ func (t *Table) Step(c *Command) (Reply, error) {
 	}
 	t.answered = c.Op == Attach || c.Op == Renew || c.Op == Claim
 	t.recycle()
+	t.resetPasses()
 	if c.At > maxNow {
 		return t.reply, lockkeeper.Invalid("time %s is out of range: 0 to %s", c.At, maxNow)
 	}
@@ -125,6 +126,23 @@ func (t *Table) Step(c *Command) (Reply, error) {
 	}
 	err := t.apply(c)
 	return t.reply, err
+}
+
+// mostPasses is the number of passes after which the marks of all claims are reset, before the next step.
+// It leaves room for the passes of one step.
+const mostPasses = 1 << 31
+
+// resetPasses resets the marks of all claims if there were too many passes.
+func (t *Table) resetPasses() {
+	if t.passes <= mostPasses {
+		return
+	}
+	t.passes, t.insidePass = 0, 0
+	for _, s := range t.sessions { // order does not matter: all of them
+		for _, c := range s.claims { // order does not matter: all of them
+			c.pass = 0
+		}
+	}
 }
 
 // apply executes c, and leaves the answer in t.reply.
@@ -227,7 +245,7 @@ func (t *Table) instant() {
 		switch {
 		case tm.session != nil:
 			t.endSession(tm.session, lockkeeper.Expired, lockkeeper.Expired)
-		case tm.claim != nil && !tm.claim.ended:
+		case tm.claim != nil && !tm.claim.ended():
 			t.fallDue(tm.claim)
 		case tm.freeze != nil:
 			t.thaw(tm.freeze, lockkeeper.Expired)
@@ -247,12 +265,12 @@ func (t *Table) fallDue(c *claim) {
 		return
 	case c.waits && c.bound <= t.now:
 		t.giveUp(c, lockkeeper.TimedOut, "")
-		if c.ended {
+		if c.ended() {
 			return
 		}
 	}
 	if c.holds && c.want.MaxHold > 0 && !c.overdue && c.granted+c.want.MaxHold <= t.now {
-		c.overdue = true
+		c.own().overdue = true
 		t.recordChange(c, AskChanged, lockkeeper.NoReason)
 	}
 	t.arrivals = append(t.arrivals, c)
@@ -264,7 +282,7 @@ func (t *Table) fallDue(c *claim) {
 // in the timer of the thief, not of the holder.
 func (t *Table) reschedule(c *claim) {
 	at := forever
-	if !c.ended {
+	if !c.ended() {
 		at = c.enforcedEnd()
 		if c.waits {
 			at = min(at, c.bound, t.takeAt(c))
@@ -285,7 +303,9 @@ func (t *Table) setDue(c *claim, at time.Duration) {
 		if at == forever {
 			return
 		}
-		c.due = &timer{at: forever, claim: c}
+		if w := t.ownWait(c); w.due == nil {
+			w.due = &timer{at: forever, claim: c}
+		}
 	}
 	t.schedule.set(c.due, at)
 }
@@ -301,7 +321,9 @@ func (c *claim) dueAt() time.Duration {
 // recordChange gives c a new change number, and adds the event.
 func (t *Table) recordChange(c *claim, kind EventKind, reason lockkeeper.Reason) {
 	t.changes++
-	c.change, c.changed = t.changes, t.now
+	if c.change = t.changes; c.holds || c.waits {
+		c.setChanged(t.now)
+	}
 	t.mark(c)
 	fence := uint64(0)
 	if kind == Granted {

@@ -14,19 +14,17 @@ import (
 // the nodes above: many are held below one node, but the rules mostly ask whether any are.
 type node struct {
 	path    lockkeeper.Path
-	parent  *node         // nil for a tree
-	held    *entry        // held entries at it, newest first
-	below   *node         // ring of the nodes below it with holds; see holdings. nil if there is none
-	prev    *node         // in that ring of its parent, if it has holds
-	next    *node         //
-	counts  [kinds]uint32 // of held entries at it by kind, and of those below it by the intent that they imply
-	permits int32         // sum of held permits; see units
-	slots   *slots        // of held permits of one unit; nil until there was one
-	waiters *waiters      // claims that wait here; nil until the first one
-	refs    uint32        // entries of targets at it, and nodes below it
-	idles   bool          // it is in Table.idle, perhaps with references again
-	touched kindSet       // kinds of entries that left since the last grantReady
-	changed kindSet       // kinds of entries that came or left since the last update of asks
+	parent  *node                 // nil for a tree
+	held    *entry                // held entries at it, newest first
+	prev    *node                 // neighbours in the ring of its parent, if it has holds; see holdings
+	next    *node                 //
+	extra   *extra                // nil until it is first needed
+	counts  [kinds - kindS]uint32 // of held entries at it, by kind; see count
+	refs    uint32                // entries of targets at it, and nodes below it
+	kinds   kindSet               // those of which it counts any
+	idles   bool                  // it is in Table.idle, perhaps with references again
+	touched kindSet               // kinds of entries that left since the last grantReady
+	changed kindSet               // kinds of entries that came or left since the last update of asks
 }
 
 // node returns the node of a path with one more reference, and creates it if there is none, and those
@@ -53,11 +51,27 @@ func (t *Table) unref(n *node) {
 
 // unused reports whether no claim holds n or waits for it, with an intent or a target.
 func (n *node) unused() bool {
-	return !n.heldAgainst(anyKind, nil) && (n.waiters == nil || !n.waiters.meets(anyKind, nil))
+	return !n.heldAgainst(anyKind, nil) && !n.waits()
 }
 
 // units returns the number of permits that are held at n.
-func (n *node) units() int { return int(n.permits) }
+func (n *node) units() int {
+	if n.extra == nil {
+		return 0
+	}
+	return int(n.extra.permits)
+}
+
+// count returns the number of held entries at n of kind k, or of those below it that imply the intent k.
+func (n *node) count(k kind) uint32 {
+	switch {
+	case k >= kindS:
+		return n.counts[k-kindS]
+	case n.extra == nil:
+		return 0
+	}
+	return n.extra.intents[k]
+}
 
 // hold adds p to the held entries of its node, and its intents to the counters above.
 func (p *entry) hold() {
@@ -67,10 +81,12 @@ func (p *entry) hold() {
 		p.next.prev = p
 	}
 	n.held = p
-	n.permits += p.permits
-	n.count(p.kind, 1)
+	if p.permits != 0 {
+		n.needExtra().permits += p.permits
+	}
+	n.add(p.kind, 1)
 	for above := n.parent; above != nil; above = above.parent {
-		above.count(p.kind.intent(), 1)
+		above.add(p.kind.intent(), 1)
 	}
 }
 
@@ -86,10 +102,12 @@ func (p *entry) drop() {
 		p.next.prev = p.prev
 	}
 	p.prev, p.next = nil, nil
-	n.permits -= p.permits
-	n.count(p.kind, ^uint32(0))
+	if p.permits != 0 {
+		n.extra.permits -= p.permits
+	}
+	n.add(p.kind, ^uint32(0))
 	for above := n.parent; above != nil; above = above.parent {
-		above.count(p.kind.intent(), ^uint32(0))
+		above.add(p.kind.intent(), ^uint32(0))
 	}
 }
 
@@ -116,19 +134,30 @@ const (
 
 func (n *node) holdings() holdings {
 	switch {
-	case n.counts[kindIX]|n.counts[kindX]|n.counts[kindP] > 0:
-		return writers
-	case n.counts[kindIS]|n.counts[kindS] > 0:
+	case n.kinds == 0:
+		return nothing
+	case n.kinds&^(kindS.set()|kindIS.set()) == 0:
 		return readers
 	}
-	return nothing
+	return writers
 }
 
-// count adds by to the counter of k, and moves n in the ring of its parent if that changes its
-// holdings: in a ring, nodes with writers come first, the newest of them at the front.
-func (n *node) count(k kind, by uint32) {
+// add adds by to the counter of k, and moves n in the ring of its parent if that changes its holdings: in
+// a ring, nodes with writers come first, the newest of them at the front.
+func (n *node) add(k kind, by uint32) {
+	var counter *uint32
+	if k >= kindS {
+		counter = &n.counts[k-kindS]
+	} else {
+		counter = &n.needExtra().intents[k]
+	}
+	if *counter > 1 || *counter == 1 && by == 1 {
+		*counter += by
+		return // its holdings stay the same
+	}
 	before := n.holdings()
-	n.counts[k] += by
+	*counter += by
+	n.kinds ^= k.set()
 	after := n.holdings()
 	if n.parent == nil || before == after {
 		return
@@ -142,27 +171,36 @@ func (n *node) count(k kind, by uint32) {
 }
 
 func (n *node) joinRing(front bool) {
-	first := n.parent.below
+	ring := &n.parent.needExtra().below
+	first := *ring
 	if first == nil {
-		n.prev, n.next, n.parent.below = n, n, n
+		n.prev, n.next, *ring = n, n, n
 		return
 	}
 	n.prev, n.next = first.prev, first
 	first.prev.next, first.prev = n, n
 	if front {
-		n.parent.below = n
+		*ring = n
 	}
 }
 
 func (n *node) leaveRing() {
-	switch {
+	switch ring := &n.parent.extra.below; {
 	case n.next == n:
-		n.parent.below = nil
-	case n.parent.below == n:
-		n.parent.below = n.next
+		*ring = nil
+	case *ring == n:
+		*ring = n.next
 	}
 	n.prev.next, n.next.prev = n.next, n.prev
 	n.prev, n.next = nil, nil
+}
+
+// below returns the first node in the ring of n; nil if it is empty.
+func (n *node) below() *node {
+	if n.extra == nil {
+		return nil
+	}
+	return n.extra.below
 }
 
 // holders calls f with the entries held at n and below it that count at n as one of the kinds ks, until
@@ -183,7 +221,7 @@ func (n *node) holders(ks kindSet, f func(*entry) bool) bool {
 // holdersBelow calls f with the entries held below n that imply one of the intents there, until f
 // returns false.
 func (n *node) holdersBelow(intents kindSet, f func(*entry) bool) bool {
-	c := n.below
+	c := n.below()
 	if c == nil {
 		return true
 	}
@@ -199,7 +237,7 @@ func (n *node) holdersBelow(intents kindSet, f func(*entry) bool) bool {
 		if !c.holdersBelow(intents, f) {
 			return false
 		}
-		if c = c.next; c == n.below {
+		if c = c.next; c == n.below() {
 			return true
 		}
 	}
@@ -207,9 +245,11 @@ func (n *node) holdersBelow(intents kindSet, f func(*entry) bool) bool {
 
 // heldAgainst reports whether another claim than c holds one of the kinds ks here.
 func (n *node) heldAgainst(ks kindSet, c *claim) bool {
+	if ks &= n.kinds; ks == 0 || c == nil || !c.holds {
+		return ks != 0
+	}
 	for ks != 0 {
-		k := ks.next()
-		if count := n.counts[k]; count > 0 && (c == nil || !c.holds || count > c.holdsAt(n, k)) {
+		if k := ks.next(); n.count(k) > c.holdsAt(n, k) {
 			return true
 		}
 	}
@@ -237,7 +277,7 @@ func (c *claim) holdsAt(n *node, k kind) (count uint32) {
 func (t *Table) nodesWithWaiters() []*node {
 	var ns []*node
 	for _, n := range t.nodes { // order does not matter: sorted below
-		if n.waiters != nil {
+		if n.extra != nil {
 			ns = append(ns, n)
 		}
 	}

@@ -127,7 +127,7 @@ var mutants = []mutant{
 	},
 	{
 		"a client chooses the end of its lapsed hold", "table/lapse.go",
-		`stated.end = min(stated.end, c.session.deadline)`,
+		`stated.end = min(stated.end, c.session().deadline)`,
 		`stated.end += 0`,
 		"table TestStories/r12_lapsed",
 	},
