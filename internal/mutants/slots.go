@@ -6,14 +6,14 @@ func init() { mutants = append(mutants, ofSlots...) }
 var ofSlots = []mutant{
 	{
 		"waiters for a path are lost when it moves from slots into the table", "internal/keeper/slotmove.go",
-		`for s := n.head; s != nil; s = s.Next {`,
-		`for s := n.head; s != nil && false; s = s.Next {`,
+		`for s := n.head; s != nil; s = s.Wait.Next {`,
+		`for s := n.head; s != nil && false; s = s.Wait.Next {`,
 		"internal/keeper TestSlotsAreTheTable",
 	},
 	{
 		"a grant in a slot has the fence of the one before", "internal/keeper/slots.go",
-		`s.Fence = k.table.DrawFence()`,
-		`s.Fence = k.table.Counters().Fences`,
+		`next.Fence = next, k.table.DrawFence()`,
+		`next.Fence = next, k.table.Counters().Fences`,
 		"internal/keeper TestSlotsAreTheTable",
 	},
 	{
@@ -63,7 +63,7 @@ var ofSlots = []mutant{
 	},
 	{
 		"a plain lock that its caller gave up stays", "plain.go",
-		`if s.Of.Give(s) != SlotMoved {`,
+		`if s.Owner.Slots.Give(s) != SlotMoved {`,
 		`if s.State() != SlotMoved {`,
 		". TestPlainLocksLookTheSame",
 	},
