@@ -32,6 +32,18 @@ func tiny(t *testing.T, peers string) *plan {
 	}
 }
 
+// shortDir is a folder with a short name: that of a socket, which a node of a cluster has in its folder, may
+// not be long.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 // checkRun runs p, and sees that all rows have what they should have and that
 // nothing is left behind.
 func checkRun(t *testing.T, p *plan) *result {
@@ -102,7 +114,9 @@ func childProcesses(t *testing.T) []string {
 }
 
 func TestOwnServersAndPackages(t *testing.T) {
-	r := checkRun(t, tiny(t, "^limit|^memlock$|^x/sync|^lk"))
+	p := tiny(t, "^limit|^memlock$|^x/sync|^lk")
+	p.dir = shortDir(t)
+	r := checkRun(t, p)
 	checkMemory(t, r, 4)
 	if len(r.Tables) != len(workloads) {
 		t.Errorf("%d tables, want %d", len(r.Tables), len(workloads))
@@ -157,15 +171,10 @@ func TestDatabases(t *testing.T) {
 	p := tiny(t, "^postgres|^mariadb|^sqllock")
 	p.workloads = regexp.MustCompile("paths, 16|hand-off")
 	p.timing.Run = 300 * time.Millisecond
-	dir, err := os.MkdirTemp("", "bench")
-	if err != nil {
+	p.dir = shortDir(t)
+	if err := os.Chmod(p.dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	p.dir = dir
 	for _, table := range checkRun(t, p).Tables {
 		for _, row := range table.Rows {
 			for _, s := range row.Rounds {

@@ -75,5 +75,6 @@ func peers(s sizes) []peer {
 	}
 	all = append(append(all, redisLockPeers()...), databasePeers()...)
 	all = append(all, &semaphorePeer{}, &memlockPeer{})
-	return append(append(all, lkPeers()...), httpPeers()...)
+	all = append(append(all, lkPeers()...), lkClusterPeers()...)
+	return append(all, httpPeers()...)
 }

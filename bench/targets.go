@@ -59,12 +59,15 @@ const (
 	rueidisName   = "redis, rueidis"
 	pipesName     = "redis, pipelines"
 	etcdName      = "etcd, 1 node"
+	etcd3Name     = "etcd, 3 nodes"
 	leaseName     = "postgres, lease row"
 	pglockName    = "postgres, pglock"
 	myLeaseName   = "mariadb, lease row"
 	memlockName   = "memlock"
 	oursName      = "lk, memory, engine"
 	diskName      = "lk, disk, engine"
+	clusterName   = "lk, 3 nodes, leader"
+	spreadName    = "lk, 3 nodes, all"
 	rowsName      = "sqllock, postgres"
 	mariaRowsName = "sqllock, mariadb"
 
@@ -128,6 +131,11 @@ var targets = []target{
 	{"G8", "p99", atMost(1.2), loaded{handoff, 128, oursName, relayName, handoffP99}},
 	{"G8", "evenness of 128 waiters (Jain)", aim{bound: 0.99},
 		loaded{contended, 128, oursName, "", fairness}},
+	{"G8", "hand-off across the nodes of a durable cluster beside a token relay, p50", atMost(1.2),
+		loaded{handoff, 128, spreadName, relayName, handoffP50}},
+	{"G8", "p99", atMost(1.2), loaded{handoff, 128, spreadName, relayName, handoffP99}},
+	{"G8", "evenness of 128 waiters at its nodes (Jain)", aim{bound: 0.99},
+		loaded{contended, 128, spreadName, "", fairness}},
 	{"G9", "one path, 128 clients, beside a token relay", atLeast(0.8),
 		loaded{contended, 128, oursName, relayName, pairsPerSecond}},
 
@@ -151,8 +159,12 @@ var targets = []target{
 		loaded{handoff, 128, redlockName + "3 servers", rueidislockName, handoffP50}},
 	{"G12", "etcd as the log, beside its own Mutex: 128 clients", atLeast(6), elsewhere("there is no such engine yet")},
 	{"G12", "hand-off of the same", aim{1, true, "/30"}, elsewhere("there is no such engine yet")},
-	{"G14", "durable cluster of three beside etcd on three nodes: 16 and 128 clients", atLeast(8),
-		elsewhere("not in this run")},
+	{"G14", "durable cluster of three beside etcd on three nodes, clients at the leader: 16 clients", atLeast(8),
+		loaded{distinct, 16, clusterName, etcd3Name, pairsPerSecond}},
+	{"G14", "128 clients", atLeast(8), loaded{distinct, 128, clusterName, etcd3Name, pairsPerSecond}},
+	{"G14", "the same, clients at all nodes: 16 clients", atLeast(8),
+		loaded{distinct, 16, spreadName, etcd3Name, pairsPerSecond}},
+	{"G14", "128 clients", atLeast(8), loaded{distinct, 128, spreadName, etcd3Name, pairsPerSecond}},
 
 	{"G15", "durable server beside its memory mode, 128 callers", atLeast(0.4),
 		loaded{distinct, 128, diskName, oursName, pairsPerSecond}},
