@@ -20,6 +20,10 @@ type DB struct {
 	Conn   *sql.Conn
 	driver string
 	pool   *sql.DB
+	syncs  bool     // Sync has something to do
+	log    *os.File // of SQLite's log, for Sync; nil before the first
+
+	prepared []*sql.Stmt
 }
 
 // A Use says what a connection is for.
@@ -27,6 +31,7 @@ type Use struct {
 	Driver   string // of package sql; "sqlite" if empty
 	Alone    bool   // SQLite locks the database against all other processes, including readers
 	Careless bool   // it does not wait for the disk
+	OwnSync  bool   // its owner calls DB.Sync after each commit, before it relies on it
 	Still    bool   // no process changes the files; SQLite takes no locks, and reads no log
 }
 
@@ -68,6 +73,9 @@ func (db *DB) set(use Use) error {
 	if use.Alone {
 		pragmas = append(pragmas, "locking_mode = EXCLUSIVE")
 	}
+	if db.syncs = use.OwnSync && syncsData && !use.Careless; db.syncs {
+		pragmas = append(pragmas, "synchronous = NORMAL") // the log is synced before it restarts, and before a checkpoint
+	}
 	if use.Careless {
 		pragmas = append(pragmas, "synchronous = OFF")
 	}
@@ -85,6 +93,30 @@ func (db *DB) Exec(statement string, args ...any) error {
 	return err
 }
 
+// Sync makes the commits of a connection with OwnSync durable, if COMMIT alone does not. SQLite would use
+// fsync, which waits for the time of the file too; fdatasync waits for content and length alone. After an
+// error nobody knows what is durable.
+func (db *DB) Sync() (err error) {
+	if !db.syncs {
+		return nil
+	}
+	if db.log == nil {
+		if db.log, err = os.Open(LogPath(db.Path)); err != nil {
+			return err
+		}
+	}
+	return syncData(db.log)
+}
+
+// Prepare prepares a statement, which Close closes.
+func (db *DB) Prepare(statement string) (*sql.Stmt, error) {
+	s, err := db.Conn.PrepareContext(context.Background(), statement)
+	if err == nil {
+		db.prepared = append(db.prepared, s)
+	}
+	return s, err
+}
+
 // Query reads one row.
 func (db *DB) Query(statement string, to ...any) error {
 	return db.Conn.QueryRowContext(context.Background(), statement).Scan(to...)
@@ -92,6 +124,12 @@ func (db *DB) Query(statement string, to ...any) error {
 
 // Close closes the connection. The log stays.
 func (db *DB) Close() error {
+	for _, s := range db.prepared {
+		s.Close() // a statement that is open would keep the connection open, with its locks
+	}
+	if db.log != nil {
+		db.log.Close()
+	}
 	if db.Conn != nil {
 		db.Conn.Close()
 	}

@@ -2,7 +2,9 @@ package dbfolder
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash/crc64"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,4 +32,16 @@ func FileID(path string) uint64 {
 	binary.LittleEndian.PutUint64(b[8:], uint64(file.Btime.Sec))
 	binary.LittleEndian.PutUint32(b[16:], file.Btime.Nsec)
 	return max(1, crc64.Checksum(b[:], crc64.MakeTable(crc64.ECMA)))
+}
+
+// syncsData reports whether syncData is known to do less than fsync, and as much as a commit needs.
+const syncsData = true
+
+// syncData waits until the disk has the content and the length of the file.
+func syncData(f *os.File) error {
+	for {
+		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	pb "go.etcd.io/raft/v3/raftpb"
-
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
 	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
@@ -191,7 +189,8 @@ func build(path string, node *Identity, state *replica.State) error {
 	t := &transaction{
 		db: db, node: node.sum(), snapshot: none,
 		progress: progress{state: stateClosed, writer: dbfolder.Writer(), file: dbfolder.FileID(path), chain: none.chain},
-		insert:   func(e *pb.Entry, own sum) error { return db.Exec(insertEntry, entryColumns(e, own)...) },
+		insert:   func(columns ...any) error { return db.Exec(insertEntry, columns...) },
+		replace:  func(columns ...any) error { return db.Exec(replaceProgress, columns...) },
 	}
 	err = t.apply(&replica.Write{
 		HardState: state.HardState, Snapshot: state.Snapshot, Install: true, Entries: state.Entries,

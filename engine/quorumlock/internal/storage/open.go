@@ -64,7 +64,7 @@ func (f folder) open(ctx context.Context, want Identity, o options) (*Store, err
 	if !c.node.is(&want) {
 		return nil, lockkeeper.Invalid("%s has %s, not %s: name its own folder", f.path, &c.node, &want)
 	}
-	db, err := dbfolder.OpenDB(f.database(), dbfolder.Use{Alone: true, Careless: o.careless})
+	db, err := dbfolder.OpenDB(f.database(), dbfolder.Use{Alone: true, OwnSync: true, Careless: o.careless})
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,7 @@ func (s *Store) begin() (err error) {
 	if err := dbfolder.SyncFolder(s.folder.path); err != nil {
 		return err
 	}
-	s.insert, err = s.db.Conn.PrepareContext(context.Background(), insertEntry)
-	if err != nil {
+	if err := s.prepare(); err != nil {
 		return err
 	}
 	err = s.commit(func(t *transaction) error {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"sync"
 
-	pb "go.etcd.io/raft/v3/raftpb"
-
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
 	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 )
@@ -51,7 +49,10 @@ type Store struct {
 
 	mu       sync.Mutex
 	db       *dbfolder.DB
-	insert   *sql.Stmt
+	begins   *sql.Stmt // a transaction
+	commits  *sql.Stmt
+	inserts  *sql.Stmt // an entry
+	replaces *sql.Stmt // the progress
 	marker   *dbfolder.Marker
 	progress progress
 	snapshot snapshotRow // without conf and data
@@ -111,9 +112,10 @@ func (s *Store) commit(do func(t *transaction) error) error {
 		return s.failed
 	}
 	t := &transaction{
-		db: s.db, node: s.node.sum(), progress: s.progress, snapshot: s.snapshot, insert: s.insertPrepared,
+		db: s.db, node: s.node.sum(), progress: s.progress, snapshot: s.snapshot,
+		insert: execPrepared(s.inserts), replace: execPrepared(s.replaces),
 	}
-	err := s.db.Exec("BEGIN IMMEDIATE")
+	_, err := s.begins.Exec()
 	if err == nil {
 		err = do(t)
 	}
@@ -121,7 +123,7 @@ func (s *Store) commit(do func(t *transaction) error) error {
 		err = t.finish()
 	}
 	if err == nil {
-		err = s.db.Exec("COMMIT")
+		_, err = s.commits.Exec()
 	}
 	switch {
 	case err == nil:
@@ -129,6 +131,9 @@ func (s *Store) commit(do func(t *transaction) error) error {
 		_ = s.db.Exec("ROLLBACK") // after some errors SQLite has rolled back already
 		return fmt.Errorf("%w on the file system of %s: %w", ErrFull, s.folder.database(), err)
 	default:
+		return s.fail(err)
+	}
+	if err := s.db.Sync(); err != nil {
 		return s.fail(err)
 	}
 	s.progress, s.snapshot = t.progress, t.snapshot
@@ -141,9 +146,26 @@ func (s *Store) commit(do func(t *transaction) error) error {
 	return s.checkpointIfDue()
 }
 
-func (s *Store) insertPrepared(e *pb.Entry, own sum) error {
-	_, err := s.insert.Exec(entryColumns(e, own)...)
-	return err
+// prepare prepares the statements of a commit.
+func (s *Store) prepare() (err error) {
+	for _, p := range []struct {
+		statement **sql.Stmt
+		text      string
+	}{
+		{&s.begins, "BEGIN IMMEDIATE"}, {&s.commits, "COMMIT"}, {&s.inserts, insertEntry}, {&s.replaces, replaceProgress},
+	} {
+		if *p.statement, err = s.db.Prepare(p.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func execPrepared(s *sql.Stmt) func(...any) error {
+	return func(columns ...any) error {
+		_, err := s.Exec(columns...)
+		return err
+	}
 }
 
 // fail ends the use of the disk for good. The connection stays open, and the folder locked, until
@@ -190,7 +212,6 @@ func (s *Store) Close() error {
 		return s.failed
 	}
 	s.failed = ErrClosed // a full disk leaves it open, as a crash does: nothing is missing
-	s.insert.Close()
 	err = s.db.Close()
 	s.marker.Close()
 	s.folder.lock.Unlock()

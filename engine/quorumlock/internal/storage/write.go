@@ -17,9 +17,10 @@ type transaction struct {
 	db       *dbfolder.DB
 	node     sum
 	progress progress
-	snapshot snapshotRow // without conf and data
-	insert   func(e *pb.Entry, own sum) error
-	bytes    int // written, about
+	snapshot snapshotRow                // without conf and data
+	insert   func(columns ...any) error // into the entries
+	replace  func(columns ...any) error // the progress
+	bytes    int                        // written, about
 }
 
 // apply executes a write.
@@ -116,7 +117,7 @@ func (t *transaction) append(entries []*pb.Entry) error {
 		}
 		p.last, p.chain = e.GetIndex(), entrySum(p.chain, e)
 		t.bytes += len(e.GetData()) + entryBytes
-		if err := t.insert(e, p.chain); err != nil {
+		if err := t.insert(entryColumns(e, p.chain)...); err != nil {
 			return err
 		}
 	}
@@ -156,7 +157,8 @@ func (t *transaction) truncate(first uint64) error {
 func (t *transaction) finish() error {
 	p := &t.progress
 	p.commits++
-	return t.db.Exec(`INSERT OR REPLACE INTO progress VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.state, p.writer,
-		int64(p.file), int64(p.opened), int64(p.commits), int64(p.term), int64(p.vote), int64(p.commit), int64(p.last),
-		int64(p.chain), int64(p.sum(t.node, t.snapshot.sum)))
+	return t.replace(p.state, p.writer, int64(p.file), int64(p.opened), int64(p.commits), int64(p.term), int64(p.vote),
+		int64(p.commit), int64(p.last), int64(p.chain), int64(p.sum(t.node, t.snapshot.sum)))
 }
+
+const replaceProgress = "INSERT OR REPLACE INTO progress VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
