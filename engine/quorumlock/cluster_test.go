@@ -188,7 +188,7 @@ func (s *server) put(m replica.Message) {
 func (s *server) receive() {
 	for m := range s.inbox {
 		if e := s.running(); e != nil {
-			if err := e.node.Receive(m); err != nil {
+			if err := e.node.Receive([]replica.Message{m}); err != nil {
 				s.Errorf("node %d refuses a message of node %d: %v", m.To, m.From, err)
 			}
 		}

@@ -158,9 +158,9 @@ func (h *host) connect(e *Engine) (err error) {
 			}
 			return join.Allowed(e.Settings().Known(), p)
 		},
-		Receive: func(m replica.Message) {
-			if err := e.node.Receive(m); err != nil {
-				h.config.log().Warn("a message of another node is refused", "node", join.FormatID(m.From), "error", err)
+		Receive: func(messages []replica.Message) {
+			if err := e.node.Receive(messages); err != nil {
+				h.config.log().Warn("messages of other nodes are refused", "error", err)
 			}
 		},
 		Log: h.config.log(),

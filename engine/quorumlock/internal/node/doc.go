@@ -4,13 +4,16 @@
 // A mutex guards the replica and its table, the mutex of a [keeper.View], which shows the table to
 // sessions and watchers. Every input takes this way:
 //
-//	caller, ticker, timer, transport, writer ─> mutex: input, Output ─> Transport.Send
-//	                                                              ├───> waiting calls and reads
-//	                                                              └───> writes that wait for the writer
+//	callers ─> mailbox ─┐
+//	ticker, timer, transport, writer ─> mutex: input, Output ─> Transport.Send
+//	                                                      ├───> waiting calls and reads
+//	                                                      └───> writes that wait for the writer
 //	writer goroutine: takes all writes that wait ─> Storage.Write ─> input: Persisted
 //
-// So writes that come during a sync share the next one. Nothing queues in this package: an input
-// waits for the mutex, and a [Transport] may drop messages. The writes that wait are bounded by
+// So writes that come during a sync share the next one. One goroutine empties the mailbox: the calls
+// that have come since it last did are one input, and so are the messages that have arrived together.
+// So they share an entry of the log, the messages and the sync for it. A call in the mailbox has a
+// caller that waits; a [Transport] may drop messages. The writes that wait are bounded by
 // replica.Config.MaxUnwritten, the calls by MaxQueued.
 //
 // # No contact with a leader

@@ -77,15 +77,10 @@ type Node struct {
 
 	statusSuspended bool // suspended at the latest tick
 
+	mail     mailbox
 	writable chan struct{} // filled when writes gets an element
 	quit     chan struct{} // closed with the node
 	running  sync.WaitGroup
-}
-
-// A waiter is a call or a read that somebody waits for.
-type waiter struct {
-	notify attached.Notify     // of an Attach
-	answer chan replica.Answer // has room for the one answer
 }
 
 // New starts a node with what its disk has. An error says what is wrong with the config or the
@@ -96,6 +91,7 @@ func New(c Config, state replica.State) (*Node, error) {
 		view:     keeper.NewView(c.Clock),
 		waiters:  make(map[replica.CallID]*waiter),
 		wakeAt:   lockkeeper.Forever,
+		mail:     mailbox{more: make(chan struct{}, 1)},
 		writable: make(chan struct{}, 1),
 		quit:     make(chan struct{}),
 
@@ -113,6 +109,7 @@ func New(c Config, state replica.State) (*Node, error) {
 	n.timer = time.AfterFunc(time.Hour, n.wake)
 	n.carryOut(now)
 	n.running.Go(n.write)
+	n.running.Go(n.makeCalls)
 	n.running.Go(n.tick)
 	return n, nil
 }
@@ -248,10 +245,18 @@ func (n *Node) takeWrites() []replica.Write {
 	return writes
 }
 
-// Receive is the input of a message of another node. An error says what is wrong with the message,
-// which then had no effect.
-func (n *Node) Receive(m replica.Message) (err error) {
-	n.input(func(now time.Duration) { err = n.replica.Receive(now, m) })
+// Receive is the input of messages of other nodes. An error says what is wrong with some of them, which then
+// had no effect.
+func (n *Node) Receive(messages []replica.Message) (err error) {
+	n.input(func(now time.Duration) {
+		n.replica.Together(func() {
+			for _, m := range messages {
+				if refused := n.replica.Receive(now, m); refused != nil {
+					err = errors.Join(err, fmt.Errorf("a message of node %016x: %w", m.From, refused))
+				}
+			}
+		})
+	})
 	return err
 }
 
@@ -292,49 +297,6 @@ func (n *Node) Change(c voters.Change, with ...replica.Setting) error {
 	return err
 }
 
-func (n *Node) ask(ctx context.Context, notify attached.Notify, begin func(now time.Duration) replica.CallID,
-) replica.Answer {
-	if err := ctx.Err(); err != nil {
-		return refusal(err)
-	}
-	w, id := &waiter{notify: notify, answer: make(chan replica.Answer, 1)}, replica.CallID(0)
-	n.view.Lock()
-	if n.closed {
-		n.view.Unlock()
-		return refusal(errClosed)
-	}
-	now := n.config.Clock()
-	id = begin(now)
-	n.waiters[id] = w
-	n.carryOut(now)
-	n.view.Unlock()
-	select {
-	case a := <-w.answer:
-		return a
-	case <-ctx.Done():
-		return n.giveUp(ctx, id, w)
-	}
-}
-
-// giveUp ends a call or a read whose caller waits no longer. If the answer has come meanwhile, it
-// counts.
-func (n *Node) giveUp(ctx context.Context, id replica.CallID, w *waiter) replica.Answer {
-	n.view.Lock()
-	defer n.view.Unlock()
-	select {
-	case a := <-w.answer:
-		return a
-	default:
-	}
-	delete(n.waiters, id)
-	n.replica.Cancel(id)
-	err := context.Cause(ctx)
-	if n.suspended {
-		err = fmt.Errorf("%w: %w", err, n.whySuspended())
-	}
-	return refusal(err)
-}
-
 func refusal(cause error) replica.Answer { return replica.Answer{Err: unavailable(cause)} }
 
 func unavailable(cause error) error {
@@ -366,6 +328,9 @@ func (n *Node) Close() {
 	n.view.Unlock()
 	if first {
 		close(n.quit)
+		for _, w := range n.mail.close() {
+			w.answer <- refusal(errClosed)
+		}
 	}
 	n.running.Wait()
 	n.view.Close()

@@ -13,13 +13,13 @@ func echoes(b *testing.B, receive func(replica.Message)) *node {
 	a := newCA(b)
 	var two *node
 	ready := make(chan struct{})
-	one := a.start(1, func(s *Settings, _ *bounds) { s.Receive = receive })
+	one := a.start(1, func(s *Settings, _ *bounds) { s.Receive = each(receive) })
 	two = a.start(2, func(s *Settings, _ *bounds) {
-		s.Receive = func(m replica.Message) {
+		s.Receive = each(func(m replica.Message) {
 			<-ready
 			m.From, m.To = 2, 1
 			two.Send(m)
-		}
+		})
 	})
 	close(ready)
 	one.connect(two)
@@ -67,12 +67,12 @@ func BenchmarkHeartbeatBesideSnapshot(b *testing.B) {
 	const size = 50 << 20
 	a := newCA(b)
 	back, arrived := make(chan struct{}, 1), make(chan struct{}, 1)
-	one := a.start(1, func(s *Settings, _ *bounds) { s.Receive = func(replica.Message) { back <- struct{}{} } })
+	one := a.start(1, func(s *Settings, _ *bounds) { s.Receive = each(func(replica.Message) { back <- struct{}{} }) })
 	var mu sync.Mutex // until two is there
 	mu.Lock()
 	var two *node
 	two = a.start(2, func(s *Settings, _ *bounds) {
-		s.Receive = func(m replica.Message) {
+		s.Receive = each(func(m replica.Message) {
 			mu.Lock()
 			defer mu.Unlock()
 			if m.Kind == 0 {
@@ -81,7 +81,7 @@ func BenchmarkHeartbeatBesideSnapshot(b *testing.B) {
 			}
 			m.From, m.To = 2, 1
 			two.Send(m)
-		}
+		})
 	})
 	mu.Unlock()
 	one.connect(two)

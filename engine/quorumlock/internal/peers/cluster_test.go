@@ -56,13 +56,13 @@ func newMember(t *testing.T, a *ca, id uint64, voters []uint64) *member {
 	}
 	m.node = a.start(id, func(s *Settings, _ *bounds) {
 		s.Silence = 500 * time.Millisecond
-		s.Receive = func(message replica.Message) {
+		s.Receive = each(func(message replica.Message) {
 			m.input(func(r *replica.Replica, now time.Duration) {
 				if err := r.Receive(now, message); err != nil {
 					t.Errorf("node %d refuses a message: %v", id, err)
 				}
 			})
-		}
+		})
 	})
 	return m
 }

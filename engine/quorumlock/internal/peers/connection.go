@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -55,9 +56,12 @@ func (s *stream) Read(b []byte) (int, error) {
 }
 
 // frames reads frames of at most limit bytes and passes their bytes on, until an error. Nobody else
-// uses the bytes.
-func (s *stream) frames(limit int, handle func(b []byte) error) error {
+// uses the bytes. It calls pause before it waits for more.
+func (s *stream) frames(limit int, handle func(b []byte) error, pause func()) error {
 	for {
+		if !s.another() {
+			pause()
+		}
 		length, err := wire.ReadLength(s.in, limit)
 		if err == io.EOF {
 			return errors.New("the peer closed the connection")
@@ -73,6 +77,13 @@ func (s *stream) frames(limit int, handle func(b []byte) error) error {
 			return err
 		}
 	}
+}
+
+// another reports whether the whole next frame has arrived.
+func (s *stream) another() bool {
+	head, _ := s.in.Peek(min(s.in.Buffered(), binary.MaxVarintLen32))
+	length, n := binary.Uvarint(head)
+	return n > 0 && uint64(s.in.Buffered()) >= uint64(n)+length
 }
 
 // A connection is a stream after its handshake.

@@ -48,6 +48,7 @@ var errFrame = errors.New("it breaks the protocol")
 type inbox struct {
 	transport *Transport
 	peer      *peer
+	arrived   []replica.Message // that were not passed on yet
 
 	to       uint64 // of the large message
 	missing  int    // its bytes that have not arrived; 0: there is none
@@ -124,7 +125,7 @@ func (in *inbox) end() {
 	in.large, in.missing, in.reserved = nil, 0, 0
 }
 
-// deliver passes a message on. It is from the peer of the connection, whatever its bytes say.
+// deliver reads a message. It is from the peer of the connection, whatever its bytes say.
 func (in *inbox) deliver(to uint64, b []byte) error {
 	p, s := in.peer, &in.transport.settings
 	if to != s.ID {
@@ -137,8 +138,17 @@ func (in *inbox) deliver(to uint64, b []byte) error {
 	}
 	p.received.Add(1)
 	p.receivedBytes.Add(uint64(len(b)))
-	s.Receive(m)
+	in.arrived = append(in.arrived, m)
 	return nil
+}
+
+// pass passes on what has arrived.
+func (in *inbox) pass() {
+	if len(in.arrived) > 0 {
+		in.transport.settings.Receive(in.arrived)
+	}
+	clear(in.arrived)
+	in.arrived = in.arrived[:0]
 }
 
 func cutNumber(b []byte) (n uint64, rest []byte, err error) {

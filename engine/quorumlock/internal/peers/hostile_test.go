@@ -253,11 +253,11 @@ func FuzzFrames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second, third []byte) {
 		tr := &Transport{bounds: bounds{large: 1000}, largeReceived: quota{most: 1000}}
 		tr.settings.ID = 2
-		tr.settings.Receive = func(m replica.Message) {
+		tr.settings.Receive = each(func(m replica.Message) {
 			if m.From != 1 || m.To != 2 {
 				t.Errorf("from %d to %d", m.From, m.To)
 			}
-		}
+		})
 		in := inbox{transport: tr, peer: &peer{id: 1}}
 		for _, b := range [][]byte{first, second, third} {
 			if in.add(bytes.Clone(b)) != nil {
@@ -267,6 +267,7 @@ func FuzzFrames(f *testing.F) {
 				t.Fatalf("%d bytes of large messages", used)
 			}
 		}
+		in.pass()
 		in.end()
 		if tr.largeReceived.used.Load() != 0 {
 			t.Error("a large message still counts")

@@ -204,7 +204,7 @@ func TestPeerThatDoesNotReadIsBounded(t *testing.T) {
 		for id, name := range map[uint64]string{2: "two", 3: "three"} { // order does not matter
 			n := p.node(id, nil)
 			receive := n.settings.Receive
-			n.settings.Receive = func(m replica.Message) { <-reads; receive(m) }
+			n.settings.Receive = func(m []replica.Message) { <-reads; receive(m) }
 			p.listen(n, name)
 			one.connect(n)
 		}

@@ -156,7 +156,8 @@ func (t *Transport) leave(p *peer, c *connection) {
 // receive reads the messages of a peer until the connection ends.
 func (t *Transport) receive(p *peer, c *connection) {
 	in := inbox{transport: t, peer: p}
-	err := c.run(t.life, func() error { return c.stream.frames(maxFrame, in.add) })
+	err := c.run(t.life, func() error { return c.stream.frames(maxFrame, in.add, in.pass) })
+	in.pass()
 	in.end()
 	t.leave(p, c)
 	t.settings.Log.Info("the connection of a peer has ended", "node", formatID(p.id), "why", err)

@@ -118,7 +118,7 @@ func (s *sender) attempt() (lasted time.Duration, err error) {
 	s.reach.up()
 	s.transport.settings.Log.Info("connected to a peer", "node", formatID(s.peer.id), "address", s.address)
 	err = c.run(s.life, func() error {
-		return stream.frames(0, func([]byte) error { return nil }) // keepalives
+		return stream.frames(0, func([]byte) error { return nil }, func() {}) // keepalives
 	})
 	s.conn.Store(nil)
 	return time.Since(began), err

@@ -79,7 +79,7 @@ func (a *ca) newNode(id uint64, change func(*Settings, *bounds)) *node {
 		ID:          id,
 		Credentials: a.credentials(n.pair),
 		Identify:    identify,
-		Receive:     func(m replica.Message) { n.messages <- m },
+		Receive:     each(func(m replica.Message) { n.messages <- m }),
 		Log:         slog.New(slog.NewTextHandler(n.log, nil)),
 	}
 	b := usualBounds
@@ -241,4 +241,13 @@ func hasAll(line string, texts []string) bool {
 		}
 	}
 	return true
+}
+
+// each returns a Settings.Receive for one message at a time.
+func each(receive func(replica.Message)) func([]replica.Message) {
+	return func(messages []replica.Message) {
+		for _, m := range messages {
+			receive(m)
+		}
+	}
 }

@@ -36,10 +36,10 @@ type Settings struct {
 	// of every connection ask; call Transport.CheckAllowed when an answer changes. Nil allows all.
 	Allow func(*x509.Certificate) error
 
-	// Receive gets the messages. Those of one connection come in their order, one at a time; while it
-	// runs, nothing more is read from that connection. From is the node in the certificate, and To this
-	// node. The message belongs to Receive.
-	Receive func(replica.Message)
+	// Receive gets the messages, those that have arrived together at a time. Those of one connection come in
+	// their order; while it runs, nothing more is read from that connection. From is the node in the
+	// certificate, and To this node. The messages belong to Receive, the slice does not.
+	Receive func([]replica.Message)
 
 	// Silence is how long a connection lasts on which nothing is received; 0 means DefaultSilence. It
 	// must not differ much between the nodes of a cluster.

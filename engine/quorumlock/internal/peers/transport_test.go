@@ -164,7 +164,7 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 	a := newCA(t)
 	valid := Settings{
 		Cluster: "alpha", ID: 1, Credentials: a.credentials(a.node("alpha", 1)), Identify: identify,
-		Receive: func(replica.Message) {},
+		Receive: func([]replica.Message) {},
 	}
 	for name, spoil := range map[string]func(s *Settings){
 		"no cluster":       func(s *Settings) { s.Cluster = "" },

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -112,6 +113,7 @@ func (r *Replica) admit(q *request, err error) CallID {
 func (r *Replica) Cancel(id CallID) {
 	delete(r.calls.pending, id)
 	r.cancelRead(id)
+	r.out.Answers = slices.DeleteFunc(r.out.Answers, func(a Answer) bool { return a.Call == id }) // of Together
 }
 
 // refuse returns the error of a request that no state of the cluster allows.

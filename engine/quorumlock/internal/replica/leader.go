@@ -10,9 +10,14 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// maxInFlight is the number of entries that a leader proposes before the first of them is applied.
-// Calls that arrive meanwhile share the next entry.
-const maxInFlight = 4
+// A leader proposes an entry when none is in flight, or batchTime after the last one; at most maxInFlight are in
+// flight. Calls that arrive meanwhile share the next entry. An entry costs each node messages and a sync,
+// whatever it has in it. Where a commit takes longer than batchTime, as between locations, a call waits for
+// no other entry, only for batchTime.
+const (
+	batchTime   = 2 * time.Millisecond
+	maxInFlight = 64
+)
 
 // leadership is what this node knows of the leader, and what it does if it leads:
 //
@@ -30,6 +35,7 @@ type leadership struct {
 
 	queue    []queued      // calls that it has not proposed
 	inFlight int           // entries that it has proposed and not applied
+	proposed time.Duration // Replica.now when it proposed the last of them
 	stamped  time.Duration // the time of the last entry
 	blocked  bool          // raft takes no proposal until the next tick
 	changing bool          // a change of the configuration is in the log, and not applied
@@ -78,6 +84,14 @@ func (r *Replica) followLeader() {
 		r.resendRefused()
 	}
 	r.sendWaiting()
+}
+
+// stillLeads reports whether raft agrees that this node leads: an earlier input of the same Together may have
+// ended that. A raft that does not lead would pass a transfer, or a request for a read index, on to the node
+// that does, and in another node's name.
+func (r *Replica) stillLeads() bool {
+	s := r.node.BasicStatus()
+	return s.RaftState == raft.StateLeader && s.GetTerm() == r.lead.term
 }
 
 // refuseQueued gives a call back that this node did not propose before it lost its leadership.
@@ -147,7 +161,7 @@ func (r *Replica) mayPropose() bool {
 // propose proposes what is queued, and a Pass if time has to pass.
 func (r *Replica) propose() {
 	l := &r.lead
-	for r.mayPropose() {
+	for r.mayPropose() && (l.inFlight == 0 || r.now >= l.proposed+batchTime) {
 		at := r.time()
 		batch, taken := r.batch(at)
 		if len(batch) == len(newEntry(entryBatch)) {
@@ -166,7 +180,7 @@ func (r *Replica) propose() {
 		l.settling = taken > 0 && changesPolicy(&l.queue[taken-1])
 		l.queue = l.queue[taken:]
 		l.inFlight++
-		l.stamped = at
+		l.stamped, l.proposed = at, r.now
 	}
 }
 
@@ -214,8 +228,16 @@ func (r *Replica) Next() (time.Duration, bool) {
 	if r.failed != nil || !r.mayPropose() {
 		return 0, false
 	}
-	due, passes := r.passAt()
-	return r.lead.bootAt + (due - r.lead.tableAt) - r.back, passes
+	l := &r.lead
+	due, proposes := r.passAt()
+	at := l.bootAt + (due - l.tableAt)
+	if len(l.queue) > 0 {
+		at, proposes = r.now, true
+	}
+	if l.inFlight > 0 {
+		at = max(at, l.proposed+batchTime)
+	}
+	return at - r.back, proposes
 }
 
 // appliedAsLeader notices that an entry of this leader was applied. The first one makes it ready.

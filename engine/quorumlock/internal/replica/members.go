@@ -170,7 +170,7 @@ func (r *Replica) Change(now time.Duration, c voters.Change, with ...Setting) er
 // Transfer is the input that the leader should transfer its leadership to another voter. Until that
 // has happened, or has failed for an election timeout, it makes no calls.
 func (r *Replica) Transfer(now time.Duration, to uint64) {
-	if r.begin(now) && r.lead.ready && slices.Contains(r.conf.GetVoters(), to) && to != r.config.ID {
+	if r.begin(now) && r.lead.ready && r.stillLeads() && slices.Contains(r.conf.GetVoters(), to) && to != r.config.ID {
 		r.protect(func() { r.node.TransferLeader(to) })
 		r.settle()
 	}

@@ -133,7 +133,7 @@ func (r *Replica) receiveRaft(m *pb.Message) {
 			return
 		}
 	case pb.MsgReadIndex:
-		if !r.lead.ready {
+		if !r.lead.ready || !r.stillLeads() {
 			return
 		}
 	}

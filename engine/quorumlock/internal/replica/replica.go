@@ -98,6 +98,7 @@ type Replica struct {
 	conf    *pb.ConfState // the configuration, as applied
 	report  CallID        // the call that reports the rules of this program; 0: none
 	failed  error         // why this node has stopped; nil while it runs
+	open    bool          // inputs of one Together are being made
 	out     Output
 }
 
@@ -167,6 +168,15 @@ func (r *Replica) Output() Output {
 // Table returns the table. The caller must not change it, and must not use it after the next input.
 func (r *Replica) Table() *table.Table { return r.table }
 
+// Together makes several inputs one: do makes them, and the replica answers to all of them at once. So
+// calls that come together share an entry of the log, and entries a write.
+func (r *Replica) Together(do func()) {
+	r.open = true
+	do()
+	r.open = false
+	r.settle()
+}
+
 // Tick is the input that drives heartbeats, elections and deadlines. The caller ticks at a steady
 // rate; ticks that fall into a pause of the process need not be made up for.
 func (r *Replica) Tick(now time.Duration) {
@@ -202,7 +212,7 @@ func (r *Replica) begin(boot time.Duration) (runs bool) {
 
 // settle ends an input: it does all that can be done until raft has nothing more to say.
 func (r *Replica) settle() {
-	for r.failed == nil {
+	for r.failed == nil && !r.open {
 		r.followLeader()
 		r.protect(r.propose)
 		r.answerDenied()

@@ -80,7 +80,8 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	for _, rare := range []string{
-		"batch with several calls", "leader changed", "leadership transferred", "writes lost", "batch torn", "disk lost",
+		"batch with several calls", "inputs together",
+		"leader changed", "leadership transferred", "writes lost", "batch torn", "disk lost",
 		"disk full", "snapshot installed", "hash stated", "voters: promote", "voters: remove", "read", "unavailable: unknown",
 		"unavailable: no leader", "session lost: deadline", "message to a former id",
 		"cut one way", "disk failed", "node turned off", "clock slow", "asked to yield: stolen", "lapsed: overdue",

@@ -185,8 +185,9 @@ type machine struct {
 	id       uint64
 	clock    clock
 	disk     disk
-	replica  *Replica // nil while the process is down
-	life     int      // rises with every start and end of the process
+	replica  *Replica         // nil while the process is down
+	life     int              // rises with every start and end of the process
+	due      []func(*Replica) // inputs that the process has, and has not brought to the replica
 	paused   time.Duration
 	calls    map[CallID]func(Answer)
 	reads    map[CallID]func(error)
@@ -248,7 +249,7 @@ func (m *machine) start() {
 		m.countLearners()
 	}
 	m.calls, m.reads = make(map[CallID]func(Answer)), make(map[CallID]func(error))
-	m.index, m.within, m.wakeAt = 0, 0, 0
+	m.index, m.within, m.wakeAt, m.due = 0, 0, 0, nil
 	r, err := New(m.config(), m.disk.read(), m.clock.read())
 	if err != nil {
 		m.faultf("%s does not start: %v", m.name, err)
@@ -277,9 +278,37 @@ func (m *machine) input(d time.Duration, do func(r *Replica)) {
 		case rest > 0:
 			m.input(rest, do)
 		default:
-			do(m.replica)
-			m.collect()
+			m.bring(do)
 		}
+	})
+}
+
+// bring brings an input to the replica, sometimes a moment later and together with all that come until
+// then.
+func (m *machine) bring(do func(r *Replica)) {
+	if m.due = append(m.due, do); len(m.due) > 1 {
+		return
+	}
+	wait := time.Duration(0)
+	if m.chance(0.2) {
+		wait = m.between(0, usualDelay)
+	}
+	life := m.life
+	m.after(wait, func() {
+		if m.life != life || m.replica == nil {
+			return
+		}
+		due := m.due
+		m.due = nil
+		if len(due) > 1 {
+			m.saw("inputs together")
+		}
+		m.replica.Together(func() {
+			for _, do := range due {
+				do(m.replica)
+			}
+		})
+		m.collect()
 	})
 }
 

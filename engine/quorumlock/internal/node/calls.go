@@ -1,0 +1,143 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
+	"github.com/lockkeeper/lockkeeper/internal/attached"
+)
+
+// A waiter is a call or a read that somebody waits for.
+type waiter struct {
+	begin  func(now time.Duration) replica.CallID
+	notify attached.Notify     // of an Attach
+	answer chan replica.Answer // has room for the one answer
+
+	// Guarded by the view.
+	id       replica.CallID // once it has begun
+	canceled bool           // before it began
+}
+
+// A mailbox has the calls and reads that have not begun. Those that come while the node is at work begin
+// together, so they share an entry of the log, its messages and its syncs.
+type mailbox struct {
+	more chan struct{} // filled when all gets its first element
+
+	mu     sync.Mutex
+	all    []*waiter
+	closed bool
+}
+
+// put reports false if the mailbox is closed.
+func (m *mailbox) put(w *waiter) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	if m.all = append(m.all, w); len(m.all) == 1 {
+		select {
+		case m.more <- struct{}{}:
+		default: // its reader will look again
+		}
+	}
+	return true
+}
+
+// take empties the mailbox. spare is memory for what comes next.
+func (m *mailbox) take(spare []*waiter) []*waiter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.all
+	m.all = spare[:0]
+	return all
+}
+
+func (m *mailbox) close() (rest []*waiter) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rest, m.all, m.closed = m.all, nil, true
+	return rest
+}
+
+func (n *Node) ask(ctx context.Context, notify attached.Notify, begin func(now time.Duration) replica.CallID,
+) replica.Answer {
+	if err := ctx.Err(); err != nil {
+		return refusal(err)
+	}
+	w := &waiter{begin: begin, notify: notify, answer: make(chan replica.Answer, 1)}
+	if !n.mail.put(w) {
+		return refusal(errClosed)
+	}
+	select {
+	case a := <-w.answer:
+		return a
+	case <-ctx.Done():
+		return n.giveUp(ctx, w)
+	}
+}
+
+// makeCalls begins what comes into the mailbox, until the node is closed.
+func (n *Node) makeCalls() {
+	var spare []*waiter
+	for {
+		select {
+		case <-n.quit:
+			return
+		case <-n.mail.more:
+		}
+		runtime.Gosched() // callers that are about to call share the entry
+		calls := n.mail.take(spare)
+		n.beginTogether(calls)
+		clear(calls)
+		spare = calls
+	}
+}
+
+func (n *Node) beginTogether(calls []*waiter) {
+	n.view.Lock()
+	defer n.view.Unlock()
+	if n.closed {
+		for _, w := range calls {
+			w.answer <- refusal(errClosed)
+		}
+		return
+	}
+	now := n.config.Clock()
+	n.replica.Together(func() {
+		for _, w := range calls {
+			if !w.canceled {
+				w.id = w.begin(now)
+				n.waiters[w.id] = w
+			}
+		}
+	})
+	n.carryOut(now)
+}
+
+// giveUp ends a call or a read whose caller waits no longer. If the answer has come meanwhile, it
+// counts.
+func (n *Node) giveUp(ctx context.Context, w *waiter) replica.Answer {
+	n.view.Lock()
+	defer n.view.Unlock()
+	select {
+	case a := <-w.answer:
+		return a
+	default:
+	}
+	if w.id == 0 {
+		w.canceled = true
+	} else {
+		delete(n.waiters, w.id)
+		n.replica.Cancel(w.id)
+	}
+	err := context.Cause(ctx)
+	if n.suspended {
+		err = fmt.Errorf("%w: %w", err, n.whySuspended())
+	}
+	return refusal(err)
+}
