@@ -67,6 +67,7 @@ func peers(s sizes) []peer {
 		&relayPeer{sizes: s},
 		&diskPeer{},
 		&diskPeer{group: true},
+		&quorumPeer{muxPeer: muxPeer{sizes: s}},
 		&redisPeer{},
 		&redisPipePeer{},
 		&etcdPeer{nodes: 1},

@@ -21,6 +21,9 @@ var ownServers = map[string]func(l net.Listener, dir string, ask <-chan string) 
 	"http":    func(l net.Listener, _ string, _ <-chan string) error { return serveBareHTTP(l) },
 	"lk-http": func(l net.Listener, _ string, _ <-chan string) error { return serveOverHTTP(l) },
 
+	"follower": serveFollower,
+	"quorum":   serveQuorum,
+
 	"lk-memory": serveMemory,
 	"lk-disk":   serveDisk,
 }

@@ -56,6 +56,7 @@ const (
 	echoName      = "limit: echo"
 	muxName       = "limit: mux echo"
 	relayName     = "limit: token relay"
+	quorumName    = "limit: quorum fdatasync"
 	rueidisName   = "redis, rueidis"
 	pipesName     = "redis, pipelines"
 	etcdName      = "etcd, 1 node"
