@@ -9,6 +9,7 @@ type network struct {
 	double  float64
 	late    float64 // chance that a message is very late
 	slowest time.Duration
+	far     time.Duration // what each message takes besides
 	cut     map[link]bool
 	healed  bool // no more faults come
 }
@@ -34,7 +35,7 @@ func (n *network) send(from *machine, m Message) {
 			n.saw("message lost")
 			continue
 		}
-		delay := n.between(time.Millisecond/10, usualDelay+n.slowest)
+		delay := n.far + n.between(time.Millisecond/10, usualDelay+n.slowest)
 		if n.chance(n.late) {
 			delay = n.between(0, 10*time.Second)
 			n.saw("message very late")

@@ -19,6 +19,7 @@ type reads struct {
 	asked     []readGroup
 	confirmed []readGroup
 	last      uint64 // number of the latest group
+	doubled   int    // how often the time until reads ask again was doubled since the leader changed
 }
 
 type read struct {
@@ -100,6 +101,9 @@ func (r *Replica) resolveReads(states []raft.ReadState) {
 			continue // it was asked again, under another number
 		}
 		g := r.reads.asked[i]
+		if r.reads.doubled > 0 && (r.ticks-g.ticks)*2 < r.patience() {
+			r.reads.doubled--
+		}
 		g.index = s.Index
 		r.reads.asked = slices.Delete(r.reads.asked, i, i+1)
 		at, _ := slices.BinarySearchFunc(r.reads.confirmed, g.index, func(c readGroup, index uint64) int {
@@ -114,13 +118,19 @@ func (r *Replica) restartReads() {
 	for _, g := range r.reads.asked {
 		r.reads.waiting = append(r.reads.waiting, g.reads...)
 	}
-	r.reads.asked = nil
+	r.reads.asked, r.reads.doubled = nil, 0
+}
+
+// patience is the number of ticks until reads ask again. It doubles each time, so that reads are answered
+// also where an answer takes longer than it is at first, as between locations.
+func (r *Replica) patience() uint64 {
+	return min(uint64(r.config.HeartbeatTicks)*2<<r.reads.doubled, uint64(r.config.ElectionTicks)*2)
 }
 
 // retryReads lets reads ask again whose request or answer may be lost, and ends those whose deadline
 // has passed.
 func (r *Replica) retryReads() {
-	patience := uint64(r.config.HeartbeatTicks) * 2
+	patience, asked := r.patience(), len(r.reads.asked)
 	r.reads.asked = slices.DeleteFunc(r.reads.asked, func(g readGroup) bool {
 		late := r.ticks-g.ticks > patience
 		if late {
@@ -128,6 +138,9 @@ func (r *Replica) retryReads() {
 		}
 		return late
 	})
+	if len(r.reads.asked) < asked && patience < uint64(r.config.ElectionTicks)*2 {
+		r.reads.doubled++
+	}
 	expire := func(list []read) []read {
 		return slices.DeleteFunc(list, func(one read) bool {
 			late := one.deadline <= r.now
