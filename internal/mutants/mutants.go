@@ -305,6 +305,18 @@ var mutants = []mutant{
 		"engine/quorumlock/internal/replica TestSimulation",
 	},
 	{
+		"a leader of a cluster takes calls that were sent to an earlier one", "engine/quorumlock/internal/replica/leader.go",
+		`r.lead.leading && m.Term == r.lead.term`,
+		`r.lead.leading && m.Term <= r.lead.term`,
+		"engine/quorumlock/internal/replica TestSimulationOfLateCopies",
+	},
+	{
+		"a leader of a cluster takes a copy of a call for another call", "engine/quorumlock/internal/replica/leader.go",
+		`!r.lead.arrivals.of(m.From, m.Incarnation).first(m.Attempt)`,
+		`!r.lead.arrivals.of(m.From, m.Incarnation).first(m.Attempt) && m.Incarnation == 0`,
+		"engine/quorumlock/internal/replica TestSimulationOfLateCopies",
+	},
+	{
 		"leases of a cluster count by the leader's own clock", "engine/quorumlock/internal/replica/leader.go",
 		`return r.lead.tableAt + (r.now - r.lead.bootAt) }`,
 		`return r.now }`,
@@ -430,19 +442,6 @@ var mutants = []mutant{
 		`	if err = r.config.Rules.check(state.rules); err != nil {`,
 		`	if err = r.config.Rules.check(state.rules); false {`,
 		"engine/quorumlock/internal/replica TestNodeWithoutTheRules",
-	},
-	{
-		"a leader of a cluster makes a late copy of a call that it has denied",
-		"engine/quorumlock/internal/replica/policy.go",
-		`	if q.denied || r.denials.has(q.origin) {`,
-		`	if q.denied {`,
-		"engine/quorumlock/internal/replica TestLeaderDecidesAboutCallsOfFollowers",
-	},
-	{
-		"a denial comes before the answer to an earlier copy of the call", "engine/quorumlock/internal/replica/policy.go",
-		`		case c.deniedAt > r.applied:`,
-		`		case false:`,
-		"engine/quorumlock/internal/replica TestDenialWaitsForEarlierEntries",
 	},
 	{
 		"a leader of a cluster decides by a policy that the log has replaced", "engine/quorumlock/internal/replica/leader.go",

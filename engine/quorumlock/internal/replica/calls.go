@@ -38,11 +38,11 @@ func unavailable(cause error) error {
 }
 
 // calls are the calls of this node without an answer. A call goes this way; each arrow to "answered"
-// happens at most once:
+// happens at most once. A call that is refused or denied is in no entry of the log, since the leader
+// receives each sending once ([arrivals]):
 //
 //	waiting ── sent to the leader ──> sent ── entry applied ──────────────> answered
-//	   ^  │                            │ ├── denied, and no earlier
-//	   │  │                            │ │   entry can have it ───────────> answered
+//	   ^  │                            │ ├── denied ──────────────────────> answered
 //	   │  │                            │ ├── leader changed: ErrUnknown ──> answered
 //	   │  │                            │ ├── snapshot:       ErrUnknown ──> answered
 //	   │  │                            │ └── deadline:       ErrUnknown ──> answered
@@ -52,9 +52,10 @@ type calls struct {
 	last    CallID
 	pending map[CallID]*call
 	order   []CallID // by id and so by deadline; has answered ones too
-	denied  []CallID // sent ones that the leader has denied; has answered ones too
 	unsent  []CallID // waiting ones; has answered ones too
 	refused []CallID // waiting ones that go to unsent with the next tick
+
+	attempts uint64 // how often calls were sent
 }
 
 type call struct {
@@ -62,10 +63,7 @@ type call struct {
 	request  []byte // without a time
 	deadline time.Duration
 	sentTo   uint64 // the leader that has it; 0: it waits for one
-	attempt  uint64 // rises each time it is sent
-
-	denied   error  // by the leader; nil: it has not decided
-	deniedAt uint64 // index of the last entry that may have the call nevertheless
+	attempt  uint64 // of calls.attempts, when it was last sent
 }
 
 // Call is the input of a command of this node's callers: Attach, Renew, Claim or End. Command.At is
@@ -147,7 +145,8 @@ func (r *Replica) sendWaiting() {
 			continue
 		}
 		c.sentTo = r.lead.leader
-		c.attempt++
+		r.calls.attempts++
+		c.attempt = r.calls.attempts
 		m := Message{
 			From:        r.config.ID,
 			To:          r.lead.leader,
@@ -155,6 +154,7 @@ func (r *Replica) sendWaiting() {
 			Incarnation: r.config.Incarnation,
 			Call:        id,
 			Attempt:     c.attempt,
+			Term:        r.lead.term,
 			Caller:      c.caller,
 			Request:     c.request,
 		}
@@ -170,8 +170,7 @@ func (r *Replica) sendWaiting() {
 // the next tick.
 func (r *Replica) receiveRefusal(m *Message) {
 	c := r.calls.pending[m.Call]
-	if c == nil || m.Incarnation != r.config.Incarnation || c.sentTo != m.From || c.attempt != m.Attempt ||
-		c.denied != nil {
+	if c == nil || m.Incarnation != r.config.Incarnation || c.sentTo != m.From || c.attempt != m.Attempt {
 		return
 	}
 	switch m.Kind {
@@ -183,10 +182,7 @@ func (r *Replica) receiveRefusal(m *Message) {
 	case kindInvalid:
 		r.answer(Answer{Call: m.Call, Err: lockkeeper.Invalid("the leader refused the call: %s", m.Text)})
 	case kindDenied:
-		if c.denied == nil {
-			c.denied, c.deniedAt = m.Refusal.error(m.Text), m.Refusal.index
-			r.calls.denied = append(r.calls.denied, m.Call)
-		}
+		r.answer(Answer{Call: m.Call, Err: m.Refusal.error(m.Text)})
 	}
 }
 
@@ -232,6 +228,6 @@ func (r *Replica) endAllCalls(cause error) {
 	for _, id := range r.calls.order {
 		r.answer(Answer{Call: id, Err: unavailable(cause)})
 	}
-	r.calls.order, r.calls.unsent, r.calls.refused, r.calls.denied = nil, nil, nil, nil
+	r.calls.order, r.calls.unsent, r.calls.refused = nil, nil, nil
 	r.endAllReads(cause)
 }

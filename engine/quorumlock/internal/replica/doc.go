@@ -18,10 +18,14 @@
 //
 // A call that has not been sent to a leader waits for one. If the leader changes after the call was
 // sent, its outcome is unknown: the answer is [lockkeeper.ErrUnavailable], and the client repeats the
-// call (R16). A call has a deadline too, so it gets exactly one answer, whatever is lost. A command
-// may be applied twice, or late, if messages are doubled or delayed. R16 and the epochs of sessions
-// make that harmless, also after the table has forgotten the claim, because the key states the lowest
-// open id.
+// call (R16). A call has a deadline too, so it gets exactly one answer, whatever is lost.
+//
+// A call is sent to one node for one term, with a number. The node takes it only if it leads in that
+// term, and takes each number once. So a call is in one entry at most, and in none after it was
+// refused or denied, however often and late its message arrives. A call that repeats it is another
+// one, so a command may be applied twice, or late. R16 and the epochs of sessions make that harmless,
+// also after the table has forgotten the claim, because the key states the lowest open id. A client
+// that is denied the repetition of a claim therefore ends the claim before it forgets the id.
 //
 // A node outside the configuration of the log gets nothing of the log: its calls wait until the leader
 // adds it.
@@ -52,11 +56,11 @@
 // it ([Caller]). A ready leader asks a [Decider] before it puts a call into a batch:
 //
 //	permitted ──> proposed
-//	denied    ──> the caller's node: answers when it has applied all entries proposed until then
+//	denied    ──> the caller's node: answers
 //
-// An earlier copy of a denied call may be in one of these entries; then the call has that answer. Later copies are
-// dropped. A change of the policy is the last call of its batch, and the leader decides nothing
-// until it has applied it. So each call in the log was permitted by the policy at its position.
+// A denial is final for the call (see above). A change of the policy is the last call of its batch, and
+// the leader decides nothing until it has applied it. So each call in the log was permitted by the
+// policy at its position.
 // All nodes apply what was permitted, without asking again: they need not agree about rights.
 //
 // # Reads

@@ -34,6 +34,7 @@ type leadership struct {
 	bootAt  time.Duration // Replica.now then
 
 	queue    []queued      // calls that it has not proposed
+	arrivals arrivals      // calls of other nodes in this term
 	inFlight int           // entries that it has proposed and not applied
 	proposed time.Duration // Replica.now when it proposed the last of them
 	stamped  time.Duration // the time of the last entry
@@ -75,7 +76,9 @@ func (r *Replica) followLeader() {
 	}
 	if leader != r.lead.leader || status.GetTerm() != r.lead.term {
 		lost := r.lead.queue
-		r.lead = leadership{leader: leader, term: status.GetTerm(), leading: leader == r.config.ID}
+		r.lead = leadership{
+			leader: leader, term: status.GetTerm(), leading: leader == r.config.ID, arrivals: make(arrivals),
+		}
 		for i := range lost {
 			r.refuseQueued(&lost[i])
 		}
@@ -114,14 +117,18 @@ func (r *Replica) refuseQueued(q *queued) {
 	}
 }
 
-// receiveCall queues a call of any node, or refuses it.
+// receiveCall queues a call of any node, or refuses it. It ignores copies of calls that it has received.
 func (r *Replica) receiveCall(m *Message) {
 	refusal := Message{
 		From: m.To, To: m.From, Incarnation: m.Incarnation, Call: m.Call, Attempt: m.Attempt,
 	}
+	leads := r.lead.leading && m.Term == r.lead.term
+	if leads && m.From != r.config.ID && !r.lead.arrivals.of(m.From, m.Incarnation).first(m.Attempt) {
+		return
+	}
 	q, rest, err := cutRequest(m.Request)
 	switch {
-	case !r.lead.leading:
+	case !leads:
 		refusal.Kind = kindNotLeading
 	case len(r.lead.queue) >= r.config.MaxQueued:
 		refusal.Kind = kindBusy

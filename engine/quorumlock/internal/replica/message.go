@@ -18,10 +18,12 @@ type Message struct {
 
 	Raft *pb.Message // of kind 0
 
-	// Of all other kinds: a call, by the process that has it and the number of its sending.
+	// Of all other kinds: a call, by the process that has it and the number of its sending, which no other
+	// call of the process has.
 	Incarnation uint64
 	Call        CallID
 	Attempt     uint64
+	Term        uint64  // of a call: in which the receiver leads, as far as the sender knows
 	Caller      Caller  // of a call
 	Request     []byte  // of a call
 	Text        string  // of a refusal: why
@@ -43,10 +45,10 @@ const (
 // MarshalBinary returns the message without From and To:
 //
 //	message = kind, then for kind 0 the message of raft, else
-//	          incarnation call attempt, then for a call its caller and the request, for a denial what
-//	          was decided and the text, else the text
+//	          incarnation call attempt, then for a call its term, its caller and the request, for a denial
+//	          what was decided and the text, else the text
 //	caller  = length name length from
-//	denial  = index code length path text
+//	denial  = code length path text
 func (m *Message) MarshalBinary() ([]byte, error) {
 	b := []byte{byte(m.Kind)}
 	if m.Kind == 0 {
@@ -57,9 +59,10 @@ func (m *Message) MarshalBinary() ([]byte, error) {
 	b = binary.AppendUvarint(b, m.Attempt)
 	switch m.Kind {
 	case kindCall:
+		b = binary.AppendUvarint(b, m.Term)
 		b = append(appendText(appendText(b, m.Caller.Name), m.Caller.From), m.Request...)
 	case kindDenied:
-		b = appendText(append(binary.AppendUvarint(b, m.Refusal.index), m.Refusal.code), string(m.Refusal.path))
+		b = appendText(append(b, m.Refusal.code), string(m.Refusal.path))
 	}
 	return append(b, m.Text...), nil
 }
@@ -88,7 +91,9 @@ func (m *Message) UnmarshalBinary(b []byte) error {
 	var err error
 	switch m.Kind {
 	case kindCall:
-		m.Caller, m.Request, err = cutCaller(b)
+		if m.Term, b, err = cutNumber(b); err == nil {
+			m.Caller, m.Request, err = cutCaller(b)
+		}
 	case kindDenied:
 		m.Refusal, b, err = cutRefusal(b)
 		fallthrough

@@ -29,6 +29,10 @@ func (n *network) send(from *machine, m Message) {
 		copies = 2
 		n.saw("message doubled")
 	}
+	late := n.late
+	if n.profile.lateCopies && m.Kind == kindCall && !n.healed {
+		copies, late = 2, 0.5
+	}
 	to, sender, receiver := n.byID[m.To], m.From, m.To // the closure keeps no Message
 	for range copies {
 		if n.chance(n.lose) || to == nil || n.cut[link{from.number, to.number}] {
@@ -36,7 +40,7 @@ func (n *network) send(from *machine, m Message) {
 			continue
 		}
 		delay := n.far + n.between(time.Millisecond/10, usualDelay+n.slowest)
-		if n.chance(n.late) {
+		if n.chance(late) {
 			delay = n.between(0, 10*time.Second)
 			n.saw("message very late")
 		}

@@ -101,7 +101,7 @@ func (r *Replica) permit(q *queued) bool {
 	if q.request.setting != nil || q.origin.node == raft.None {
 		return true // nodes make these by themselves
 	}
-	if q.denied || r.denials.has(q.origin) {
+	if q.denied {
 		return false
 	}
 	policy := r.settings.get(PolicyKey)
@@ -130,13 +130,11 @@ func (r *Replica) dropBatch(calls []queued) {
 	}
 }
 
-// deny refuses a call. A copy of the call may have been proposed before, so its node waits until it has
-// applied all entries that there are.
+// deny refuses a call, for good: see arrivals.
 func (r *Replica) deny(q *queued, err error) {
 	q.denied = true
-	r.denials.add(q.origin)
-	index := r.applied + uint64(r.lead.inFlight)
 	command := q.request.command
+	index := r.applied + uint64(r.lead.inFlight)
 	r.audit(Record{Index: index, Denied: true, Caller: q.request.caller, Command: &command, Err: err})
 	m := Message{
 		From:        r.config.ID,
@@ -146,7 +144,7 @@ func (r *Replica) deny(q *queued, err error) {
 		Call:        q.origin.call,
 		Attempt:     q.attempt,
 	}
-	m.Refusal, m.Text = refusalOf(index, err)
+	m.Refusal, m.Text = refusalOf(err)
 	if m.To == m.From {
 		r.receiveRefusal(&m)
 	} else {
@@ -154,55 +152,10 @@ func (r *Replica) deny(q *queued, err error) {
 	}
 }
 
-// answerDenied answers the denied calls that no entry can have any more.
-func (r *Replica) answerDenied() {
-	open := r.calls.denied[:0]
-	for _, id := range r.calls.denied {
-		switch c := r.calls.pending[id]; {
-		case c == nil:
-		case c.deniedAt > r.applied:
-			open = append(open, id)
-		default:
-			r.answer(Answer{Call: id, Err: c.denied})
-		}
-	}
-	r.calls.denied = open
-}
-
-// denials are the latest calls that this node has denied as a leader: late copies of them are never
-// made.
-type denials struct {
-	known map[origin]struct{}
-	order []origin
-	next  int
-}
-
-const mostDenials = 4096
-
-func (d *denials) has(o origin) bool {
-	_, known := d.known[o]
-	return known
-}
-
-func (d *denials) add(o origin) {
-	if d.known == nil {
-		d.known = make(map[origin]struct{})
-	}
-	d.known[o] = struct{}{}
-	if len(d.order) < mostDenials {
-		d.order = append(d.order, o)
-		return
-	}
-	delete(d.known, d.order[d.next])
-	d.order[d.next] = o
-	d.next = (d.next + 1) % mostDenials
-}
-
 // A refusal is what a message says of a denial, beside its text.
 type refusal struct {
-	index uint64
-	code  byte // of refusals
-	path  lockkeeper.Path
+	code byte // of refusals
+	path lockkeeper.Path
 }
 
 // refusals are the errors of a Decider, by code - 1. A last one is for all others.
@@ -211,7 +164,7 @@ var refusals = [...]lockkeeper.Error{
 	{Err: lockkeeper.ErrUnavailable}, {Err: lockkeeper.ErrInvalid},
 }
 
-func refusalOf(index uint64, err error) (refusal, string) {
+func refusalOf(err error) (refusal, string) {
 	code := len(refusals)
 	for i := range refusals {
 		if errors.Is(err, refusals[i].Err) && (refusals[i].Reason == 0 || errors.Is(err, refusals[i].Reason)) {
@@ -221,7 +174,7 @@ func refusalOf(index uint64, err error) (refusal, string) {
 	if errors.Is(err, lockkeeper.ErrInvalid) {
 		code = len(refusals)
 	}
-	x, text := refusal{index: index, code: byte(code)}, err.Error()
+	x, text := refusal{code: byte(code)}, err.Error()
 	if e, ok := errors.AsType[*lockkeeper.Error](err); ok {
 		x.path, text = e.Path, e.Detail
 	}
@@ -236,9 +189,6 @@ func (x *refusal) error(text string) error {
 }
 
 func cutRefusal(b []byte) (x refusal, rest []byte, err error) {
-	if x.index, b, err = cutNumber(b); err != nil {
-		return x, nil, err
-	}
 	if len(b) == 0 {
 		return x, nil, errShort
 	}

@@ -94,7 +94,6 @@ type Replica struct {
 	lead    leadership
 	writes  writes
 	hashes  hashes
-	denials denials
 	conf    *pb.ConfState // the configuration, as applied
 	report  CallID        // the call that reports the rules of this program; 0: none
 	failed  error         // why this node has stopped; nil while it runs
@@ -215,7 +214,6 @@ func (r *Replica) settle() {
 	for r.failed == nil && !r.open {
 		r.followLeader()
 		r.protect(r.propose)
-		r.answerDenied()
 		r.protect(r.requestReads)
 		if r.failed != nil || !r.node.HasReady() {
 			return

@@ -43,6 +43,7 @@ type profile struct {
 	badClocks                 bool          // clocks also jump ahead and run fast: then only the table must be right
 	steals                    bool          // claims also take holds away after a time
 	policies                  bool          // a policy changes all the time
+	lateCopies                bool          // each call arrives twice, once of it late
 	bug                       bug
 	program                   Rules         // of all machines; earlierRules: they get the later ones during the faults
 	ttl                       time.Duration // of sessions; 0: 2 to 6 seconds
