@@ -89,6 +89,10 @@ type Status struct {
 	Waits []WaitReason  `json:"waits,omitempty"` // of Waiting in an answer of List: every reason of the wait
 	// of Waiting in an answer of List, or refused: the blockers, at most MaxBlockers
 	Blockers []Blocker `json:"blockers,omitempty"`
+
+	// of a change that List yields by Query.Follow, at a node of a cluster: the position of the change in
+	// the cluster's log, the same at all nodes; else 0. Only audit logs need it: it does not cross the wire
+	LogIndex uint64 `json:"-"`
 }
 
 // MaxBlockers bounds the blockers of one status.

@@ -22,6 +22,7 @@ type publisher struct {
 	sessions  attached.Sessions[struct{}]
 	watchers  watching.Index[*watcher]
 	changes   uint64 // the number of the latest change
+	index     uint64 // Step.Index of the latest step; 0 in a Keeper
 	allowance allowance
 	closed    bool
 

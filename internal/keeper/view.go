@@ -49,7 +49,8 @@ type Step struct {
 	Table   *table.Table
 	Command *table.Command
 	Reply   table.Reply
-	Refused error // with which the table refused the command
+	Refused error  // with which the table refused the command
+	Index   uint64 // of the command in the log of the owner; see lockkeeper.Status.LogIndex
 
 	// Replied: a caller of this process gets the reply, so its session needs no notification of what
 	// the reply says.
@@ -63,6 +64,7 @@ type Step struct {
 // calls it after each step.
 func (v *View) Applied(s Step) {
 	v.Show(s.Table)
+	v.index = s.Index
 	c, own := s.Command, ""
 	if c.Op == table.End && c.Ending.Kind == lockkeeper.Leave && s.Refused == nil {
 		v.sessions.Remove(c.Key.Session, c.Key.Epoch)

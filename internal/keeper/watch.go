@@ -191,6 +191,7 @@ func (p *publisher) changeOf(ev *table.Event) *change {
 	if !ok {
 		return nil
 	}
+	st.LogIndex = p.index
 	return &change{status: st}
 }
 

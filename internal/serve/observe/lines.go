@@ -58,6 +58,7 @@ func encode(l *line) []byte {
 func (a *Audit) about(event string, st *lockkeeper.Status) *line {
 	return &line{
 		Event: event, Claim: st.Ref.String(), Identity: a.whose(st.Ref), Label: st.Label, Targets: st.Grants, Fence: st.Fence,
+		Index: st.LogIndex,
 	}
 }
 
@@ -129,7 +130,9 @@ func (a *Audit) thawed(path lockkeeper.Path, st *lockkeeper.Status) {
 	if a == nil {
 		return
 	}
-	a.add(encode(&line{Event: "thawed", Claim: st.Ref.String(), Identity: a.whose(st.Ref), Path: path}))
+	a.add(encode(&line{
+		Event: "thawed", Claim: st.Ref.String(), Identity: a.whose(st.Ref), Path: path, Index: st.LogIndex,
+	}))
 }
 
 // gap reports that the watch follows the engine again.

@@ -280,7 +280,9 @@ func (w *Watch) ends(st *lockkeeper.Status, now time.Duration) {
 		st.Fence = r.fence
 	case st.Fence != 0 && st.Fence != r.fence:
 		// The grant and the end came between two statuses.
-		w.granted(st, &r, known, ended)
+		grant := *st
+		grant.LogIndex = 0 // it is that of the end
+		w.granted(&grant, &r, known, ended)
 	}
 	if r.held {
 		w.held--

@@ -116,7 +116,7 @@ func New(c Config, state replica.State) (*Node, error) {
 
 // applied publishes a command that the replica has applied.
 func (n *Node) applied(a replica.Applied) {
-	step := keeper.Step{Table: a.Table, Command: a.Command, Reply: a.Answer.Reply, Refused: a.Answer.Err}
+	step := keeper.Step{Table: a.Table, Command: a.Command, Reply: a.Answer.Reply, Refused: a.Answer.Err, Index: a.Index}
 	if w := n.waiters[a.Answer.Call]; w != nil {
 		step.Replied, step.Notify = true, w.notify
 	}
