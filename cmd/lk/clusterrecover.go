@@ -34,6 +34,7 @@ good, with their disks. A cluster whose nodes come back needs no recovery: start
 What only the lost nodes had is lost. Without --yes, lk cluster recover prints what that may
 be, and changes nothing. Choose the folder with the highest change. With --yes, it makes the
 folder --to, whose node goes on with the locks, and the old folder can't be used any more.
+If it is cut short, repeat it.
 
 Stop the server of the folder first. The other nodes must never start again with their
 folders: empty them, and let them join the new cluster.`,

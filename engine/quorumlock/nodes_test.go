@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -239,55 +238,5 @@ func TestTransferAndRank(t *testing.T) {
 	ms.settle(1, 2)
 	if one.engine.Cluster().Leader == "node1" {
 		t.Error("a node of rank off leads")
-	}
-}
-
-func TestRecoveredClusterGoesOnWithoutTheOldOne(t *testing.T) {
-	t.Parallel()
-	ms := newMachines(t, 3)
-	ms.settle(3, 0)
-	survivor := ms.all[1]
-	fence := survivor.lock("db").Fence()
-	for _, m := range ms.all {
-		m.stop()
-	}
-	report, err := Examine(ms.ctx(), survivor.folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if report.Held != 1 || len(report.Others) != 2 || !strings.Contains(report.String(), "node3 at") {
-		t.Errorf("the report: %s", report)
-	}
-	fresh := ms.add("node2")
-	for range 2 { // the second time as after a crash before the end
-		if _, err := Recover(ms.ctx(), survivor.folder, fresh.folder, fresh.config); err != nil {
-			t.Fatal(err)
-		}
-		if err := survivor.open(); err == nil {
-			t.Fatal("the folder that was recovered opens")
-		}
-		retired := filepath.Join(survivor.folder, "node.db")
-		if err := os.Rename(retired+".retired", retired); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fresh.start()
-	fresh.await("the new cluster leads itself", func(s replica.Status) bool { return s.Ready && len(s.Voters) == 1 })
-	for _, m := range ms.all[:2] { // also the survivor, which somebody has put back
-		m.start()
-	}
-	ms.all[0].await("the old nodes have a majority", func(s replica.Status) bool { return s.Contact })
-	if s := fresh.engine.Cluster(); len(s.Nodes) != 1 || s.Cluster == report.Cluster {
-		t.Errorf("the new cluster is %+v", s)
-	}
-	var held []lockkeeper.Status
-	for st, err := range fresh.engine.List(ms.ctx(), lockkeeper.Query{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		held = append(held, st)
-	}
-	if len(held) != 2 || held[0].Fence != fence || held[1].State != lockkeeper.Freezing {
-		t.Errorf("the new cluster has %+v, want the hold and a freeze", held)
 	}
 }

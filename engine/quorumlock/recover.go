@@ -73,64 +73,74 @@ func Examine(ctx context.Context, folder string) (Recovery, error) {
 // those of the old one never talk to each other. The other nodes join it from empty folders. c is as for
 // Found.
 //
-// The node in from can't be opened any more afterwards. If Recover is cut short, it may be called again.
+// The node in from can't be opened any more afterwards, and at no moment both nodes can. If Recover is
+// cut short, it may be called again with the same folders:
+//
+//	from                                    to
+//	locked by this process
+//	  locks, rules, settings ───────────>   node.db.new with all of it, synced
+//	  retired for that node, synced <────   (storage.CreateAfter decides)
+//	                                        renamed to node.db, synced
 func Recover(ctx context.Context, from, to string, c Config) (Recovery, error) {
+	return recoverTo(ctx, from, to, &c, func(retire func() error) error { return retire() })
+}
+
+// A retirement is the record of a folder from which a cluster was recovered.
+type retirement struct {
+	To     string   `json:"to"` // the new node
+	Report Recovery `json:"report"`
+}
+
+// recoverTo is Recover. It calls decide with the step that gives the locks to the new node.
+func recoverTo(
+	ctx context.Context, from, to string, c *Config, decide func(retire func() error) error,
+) (Recovery, error) {
+	record, err := storage.Retired(from)
+	if err != nil {
+		return Recovery{}, err
+	}
+	if record != nil { // an earlier call was cut short after its decision, or was not
+		var done retirement
+		if err := json.Unmarshal(record, &done); err != nil {
+			return Recovery{}, fmt.Errorf("the record of the retired node in %s: %w", from, err)
+		}
+		_, err := storage.Resume(ctx, to, done.To)
+		return done.Report, err
+	}
 	s, err := storage.Open(ctx, from, storage.Identity{})
 	if err != nil {
 		return Recovery{}, err
 	}
-	r, err := recoverTo(ctx, s, from, to, &c)
-	if err = errors.Join(err, s.Close()); err != nil {
-		return r, err
-	}
-	return r, storage.Retire(from)
-}
-
-// recoveredKey is the setting with the identity of the node whose log a recovered cluster goes on with.
-const recoveredKey = "recovered"
-
-func recoverTo(ctx context.Context, s *storage.Store, from, to string, c *Config) (Recovery, error) {
 	r, t, settings, err := examine(s)
-	if err != nil {
-		return r, err
+	if err == nil {
+		err = join.CopyAuthority(from, to)
 	}
-	origin, err := json.Marshal(s.Identity())
-	if err != nil {
-		return r, err
+	if err == nil {
+		err = found(to, c, &survivor{s, t, r, decide}, settings)
 	}
-	switch done, err := recoveredFrom(ctx, to); {
-	case err != nil:
-		return r, err
-	case string(done) == string(origin):
-		return r, nil // an earlier call was cut short after that
+	if closed := s.Close(); !errors.Is(closed, storage.ErrClosed) { // else it is retired
+		err = errors.Join(err, closed)
 	}
-	if err := join.CopyAuthority(from, to); err != nil {
-		return r, err
-	}
-	return r, found(to, c, survivor{t}, append(settings, replica.Setting{Key: recoveredKey, Value: origin}))
+	return r, err
 }
 
-// A survivor is the Source of a recovery. Recover itself retires the folder, when the new node is durable.
-type survivor struct{ table *table.Table }
+// A survivor is the Source of a recovery.
+type survivor struct {
+	store  *storage.Store
+	table  *table.Table
+	report Recovery
+	decide func(retire func() error) error
+}
 
-func (s survivor) MovedTo() string     { return "" }
-func (s survivor) Table() *table.Table { return s.table }
-func (s survivor) Retire(string) error { return nil }
+func (s *survivor) MovedTo() string     { return "" }
+func (s *survivor) Table() *table.Table { return s.table }
 
-// recoveredFrom returns the setting recoveredKey of the node in a folder; nothing if there is no node.
-func recoveredFrom(ctx context.Context, folder string) ([]byte, error) {
-	s, err := storage.Open(ctx, folder, storage.Identity{})
-	if errors.Is(err, storage.ErrNoNode) || errors.Is(err, storage.ErrLost) {
-		return nil, nil
-	}
+func (s *survivor) Retire(to string) error {
+	record, err := json.Marshal(retirement{to, s.report})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r, _, err := replay(s)
-	if err = errors.Join(err, s.Close()); err != nil {
-		return nil, err
-	}
-	return r.Setting(recoveredKey).Value, nil
+	return s.decide(func() error { return s.store.Retire(record) })
 }
 
 // replay returns a replica that has applied all entries of a log, and how many of them were not
@@ -236,5 +246,5 @@ func goesOn(key string) bool {
 			return false
 		}
 	}
-	return key != transferKey && key != recoveredKey
+	return key != transferKey
 }

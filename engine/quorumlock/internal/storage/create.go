@@ -209,18 +209,3 @@ func build(path string, node *Identity, state *replica.State) error {
 	}
 	return db.Close()
 }
-
-// Retire makes the node of a folder one that Open refuses, for good: another node goes on with what it
-// had. Its database stays, under another name. Retire may be repeated.
-func Retire(dir string) error {
-	path, lock, err := dbfolder.LockFolder(dir)
-	if err != nil {
-		return err
-	}
-	defer lock.Unlock()
-	f := folder{path: path}
-	if err := os.Rename(f.database(), f.database()+".retired"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return refusal(f.database(), err)
-	}
-	return dbfolder.SyncFolder(path)
-}

@@ -120,15 +120,20 @@ func (f folder) recover(ctx context.Context, o options) (*content, error) {
 		return nil, lostf("%s is damaged: %v; nothing was changed", f.log(), err)
 	}
 	there, err := dbfolder.HasContent(f.database())
-	var begun bool
+	var begun, retired bool
 	if err == nil && !there {
 		begun, err = dbfolder.HasContent(f.unfinished())
+	}
+	if err == nil && !there {
+		retired, err = f.isRetired()
 	}
 	switch {
 	case err != nil:
 		return nil, err
 	case begun:
 		return nil, f.noNode(" yet: its creation was cut short, so repeat it")
+	case !there && retired:
+		return nil, lostf("the node of %s is retired: another node goes on with what it had, as %s says", f.path, f.record())
 	case !there && m == nil && log.Size == 0:
 		return nil, f.noNode("")
 	case !there:

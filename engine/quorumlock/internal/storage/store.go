@@ -195,6 +195,11 @@ func (s *Store) checkpointIfDue() error {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.close(func() error { return nil })
+}
+
+// close is Close, with a last step before other processes may have the folder.
+func (s *Store) close(last func() error) error {
 	if s.failed != nil {
 		return s.failed
 	}
@@ -214,6 +219,9 @@ func (s *Store) Close() error {
 	s.failed = ErrClosed // a full disk leaves it open, as a crash does: nothing is missing
 	err = s.db.Close()
 	s.marker.Close()
+	if err == nil {
+		err = last()
+	}
 	s.folder.lock.Unlock()
 	return err
 }
