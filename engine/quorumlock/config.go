@@ -3,6 +3,7 @@ package quorumlock
 import (
 	"log/slog"
 	"net/netip"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
@@ -36,6 +37,8 @@ type Config struct {
 	// Audit is called while this node leads, for what an audit log has to know. It must not wait, and must
 	// not call a method of the Engine. It may be nil.
 	Audit func(AuditEvent)
+
+	certificateLife time.Duration // for tests; 0: join.CertificateLife
 }
 
 // A Rank says how much a node should vote and lead. 0 votes first and leads whenever it can; 15 votes

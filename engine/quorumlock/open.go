@@ -85,6 +85,9 @@ func (h *host) start(folder string) (*Engine, error) {
 	if h.keys, err = join.OpenCredentials(folder, join.Identity(h.store.Identity())); err != nil {
 		return nil, err
 	}
+	if life := h.config.certificateLife; life > 0 {
+		h.keys.Shorten(life)
+	}
 	e := &Engine{host: h}
 	if err = h.connect(e); err != nil {
 		return nil, err

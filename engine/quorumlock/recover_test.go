@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	processes.Play(map[string]func(args []string) error{"recover": playRecover})
+	processes.Play(map[string]func(args []string) error{"recover": playRecover, "node": playNode})
 	os.Exit(m.Run())
 }
 

@@ -16,12 +16,9 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/pki"
 )
 
-// Lifetimes of the certificate of a node.
 const (
-	// CertificateLife is the lifetime of a certificate from its signing on.
+	// CertificateLife is the lifetime of the certificate of a node from its signing on.
 	CertificateLife = 90 * duration.Day
-	// RenewedBefore is how long before its end a certificate is renewed: a third of CertificateLife.
-	RenewedBefore = CertificateLife / 3
 
 	backdated = duration.Day // for nodes whose wall clocks are behind
 )
@@ -36,6 +33,7 @@ type Credentials struct {
 	roots     *x509.CertPool
 
 	mu   sync.Mutex
+	life time.Duration // of certificates that are signed from now on
 	pair tls.Certificate
 }
 
@@ -49,7 +47,7 @@ func OpenCredentials(folder string, identity Identity) (*Credentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Credentials{identity: identity, authority: authority, key: key, roots: x509.NewCertPool()}
+	c := &Credentials{identity: identity, authority: authority, key: key, roots: x509.NewCertPool(), life: CertificateLife}
 	c.roots.AddCert(authority.Certificate())
 	if c.digest, err = digestOf(key); err != nil {
 		return nil, err
@@ -71,14 +69,14 @@ func (c *Credentials) Authority() Digest { return sha256.Sum256(c.authority.Cert
 func (c *Credentials) AuthorityEnds() time.Time { return c.authority.Certificate().NotAfter }
 
 // Present returns the node's certificate with its key, for both ends of a connection, and the
-// authorities of other nodes' certificates. It renews the certificate first if less than RenewedBefore
+// authorities of other nodes' certificates. It renews the certificate first if less than a third
 // of its lifetime is left, or if the wall clock was set back to before its beginning. It is called
 // for each connection, so it needs no timer.
 func (c *Credentials) Present() (tls.Certificate, *x509.CertPool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if leaf := c.pair.Leaf; leaf == nil || now.Before(leaf.NotBefore) || !now.Before(leaf.NotAfter.Add(-RenewedBefore)) {
+	if leaf := c.pair.Leaf; leaf == nil || now.Before(leaf.NotBefore) || !now.Before(leaf.NotAfter.Add(-c.life/3)) {
 		pair, err := c.sign(now)
 		if err != nil {
 			return tls.Certificate{}, nil, err
@@ -88,6 +86,13 @@ func (c *Credentials) Present() (tls.Certificate, *x509.CertPool, error) {
 	return c.pair, c.roots, nil
 }
 
+// Shorten makes certificates valid for life instead of CertificateLife, for tests of their renewal.
+func (c *Credentials) Shorten(life time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.life, c.pair = life, tls.Certificate{}
+}
+
 // sign signs a certificate for the node. The CA's certificate follows it, because a new node knows
 // only the digest of that.
 func (c *Credentials) sign(now time.Time) (tls.Certificate, error) {
@@ -95,7 +100,7 @@ func (c *Credentials) sign(now time.Time) (tls.Certificate, error) {
 	signed, err := c.authority.Sign(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "node " + peer.Name},
 		NotBefore:   now.Add(-backdated),
-		NotAfter:    now.Add(CertificateLife),
+		NotAfter:    now.Add(c.life),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: usages,
 		URIs:        []*url.URL{peer.uri()},
