@@ -21,8 +21,8 @@ type Config struct {
 
 	// Advertise is where other nodes reach Listen: an IP address and a port, such as 10.0.0.1:7430. ""
 	// means Listen, which then has to be such an address; Found and Join refuse another one. If Open
-	// gets another address than the cluster knows, the node states the new one as soon as a leader has
-	// contact with it: by the old one, or because it leads itself.
+	// gets another address than the cluster knows, the node states the new one to the nodes that it
+	// reaches, and the cluster notes it. One node that it knows must have kept its address.
 	Advertise string
 
 	// ClientAddress is where clients reach the node, HOST:PORT; "" if they don't, or for Open: if it is

@@ -240,3 +240,37 @@ func TestTransferAndRank(t *testing.T) {
 		t.Error("a node of rank off leads")
 	}
 }
+
+// Nodes come back at other addresses, where nobody knows them: they connect to the others and state the
+// addresses, so the leader reaches them, and the cluster notes where they are.
+func TestNodesComeBackAtOtherAddresses(t *testing.T) {
+	t.Parallel()
+	ms := newMachines(t, 3)
+	ms.settle(3, 0)
+	stays := ms.leader()
+	var moved []*machine
+	for _, m := range slices.Clone(ms.all) {
+		if m != stays {
+			m.stop()
+			m.config.Listen = ms.add("nobody").config.Listen
+			moved = append(moved, m)
+		}
+	}
+	for _, m := range moved {
+		m.start()
+	}
+	for _, m := range moved {
+		m.await("contact", func(s replica.Status) bool { return s.Contact })
+	}
+	stays.lock("db")
+	for _, m := range moved {
+		ms.until("the cluster knows the new address", func() bool {
+			for _, n := range stays.engine.Cluster().Nodes {
+				if n.Name == m.config.Name {
+					return n.Address == m.config.Listen
+				}
+			}
+			return false
+		})
+	}
+}

@@ -146,9 +146,18 @@ func (h *host) knownAddress(e *Engine) (netip.AddrPort, error) {
 // connect makes the transport, without peers.
 func (h *host) connect(e *Engine) (err error) {
 	id := h.store.Identity()
+	address, err := h.config.address()
+	if err != nil {
+		return err
+	}
+	stated := ""
+	if address.IsValid() {
+		stated = address.String()
+	}
 	h.transport, err = peers.New(peers.Settings{
 		Cluster:     id.Cluster,
 		ID:          id.ID,
+		Address:     stated,
 		Credentials: h.keys.Present,
 		Identify: func(cert *x509.Certificate) (string, uint64, error) {
 			p, err := join.ParsePeer(cert)

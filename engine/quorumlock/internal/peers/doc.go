@@ -28,7 +28,8 @@
 // follow: a length, and that many bytes. Numbers are varints, texts go to the end of the frame.
 //
 //	caller                                   called node
-//	offer: "lk" lowest highest        ─>                    the forms of messages that it knows
+//	offer: "lk" lowest highest        ─>                    the forms of messages that it knows,
+//	       length address                                   and where the caller listens
 //	                                  <─    answer: form    the chosen form, or
 //	                                  <─    answer: 0 text  a refusal, and the end
 //	1 to message                      ─>                    a message of package replica
@@ -36,6 +37,8 @@
 //	3 bytes                           ─>                    its next piece
 //	nothing (an empty frame)          ─>                    keepalive
 //	                                  <─    nothing         keepalive
+//
+// A node whose address has changed is reached by that offer: the others know it under the former one.
 //
 // Snapshots, and messages larger than a frame, go in pieces. A piece goes into each write behind all
 // other messages that wait, so a heartbeat waits for one piece and for what the kernel has. A large

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
@@ -15,8 +16,10 @@ import (
 const (
 	protocol  = "lockkeeper-peers" // of ALPN
 	magic     = "lk"               // begins an offer
-	maxOffer  = 64                 // bytes
+	maxOffer  = 128                // bytes
 	maxAnswer = 1 << 10
+
+	maxAddress = 100 // bytes
 )
 
 // forms are the forms of messages that a node knows: those of frames and of package replica.
@@ -96,6 +99,7 @@ func (t *Transport) verify(state *tls.ConnectionState, authorities *x509.CertPoo
 func (t *Transport) offer(s *stream) error {
 	b := binary.AppendUvarint([]byte(magic), t.forms.lowest)
 	b = binary.AppendUvarint(b, t.forms.highest)
+	b = append(binary.AppendUvarint(b, uint64(len(t.settings.Address))), t.settings.Address...)
 	if err := wire.WriteFrame(s, &frame{head: b}); err != nil {
 		return err
 	}
@@ -116,27 +120,39 @@ func (t *Transport) offer(s *stream) error {
 	return nil
 }
 
-// readOffer reads the offer of a peer, and returns the form to use.
-func (t *Transport) readOffer(s *stream) (form uint64, err error) {
+// readOffer reads the offer of a peer, and returns the form to use and where the peer listens.
+func (t *Transport) readOffer(s *stream) (form uint64, address string, err error) {
 	b, err := s.first(maxOffer)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	if len(b) < len(magic) || string(b[:len(magic)]) != magic {
-		return 0, fmt.Errorf("%w: the offer does not begin with %q", errFrame, magic)
+		return 0, "", fmt.Errorf("%w: the offer does not begin with %q", errFrame, magic)
 	}
 	theirs := forms{}
 	if theirs.lowest, b, err = cutNumber(b[len(magic):]); err != nil {
-		return 0, err
+		return 0, "", err
 	}
-	if theirs.highest, _, err = cutNumber(b); err != nil { // what follows belongs to later versions
-		return 0, err
+	if theirs.highest, b, err = cutNumber(b); err != nil {
+		return 0, "", err
+	}
+	if n, text, err := cutNumber(b); err == nil && n <= uint64(len(text)) { // what follows belongs to later versions
+		address = parseAddress(string(text[:n]))
 	}
 	if form, err = choose(theirs, t.forms); err != nil {
-		return 0, fmt.Errorf("node %016x knows the forms %d to %d of messages between nodes, and node %016x the forms "+
+		return 0, "", fmt.Errorf("node %016x knows the forms %d to %d of messages between nodes, and node %016x the forms "+
 			"%d to %d: %w", t.settings.ID, t.forms.lowest, t.forms.highest, s.id, theirs.lowest, theirs.highest, err)
 	}
-	return form, t.settings.allow(s.leaf)
+	return form, address, t.settings.allow(s.leaf)
+}
+
+// parseAddress returns IP:PORT as it is usually written; "" if the text is no such address.
+func parseAddress(text string) string {
+	a, err := netip.ParseAddrPort(text)
+	if err != nil || len(text) > maxAddress || a.Port() == 0 || a.Addr().IsUnspecified() {
+		return ""
+	}
+	return a.String()
 }
 
 // choose returns the highest form that both know.

@@ -122,7 +122,7 @@ func TestGarbageInPlaceOfAnOfferIsRefused(t *testing.T) {
 	two := a.start(2, nil)
 	raw := a.raw(a.node("alpha", 1), two.address)
 	raw.frame(strings.Repeat("x", maxOffer+1))
-	two.log.wait(t, "a connection of a peer is refused", "it announces 65 bytes, of at most 64")
+	two.log.wait(t, "a connection of a peer is refused", "it announces 129 bytes, of at most 128")
 }
 
 func TestFramesThatBreakTheProtocolEndTheConnection(t *testing.T) {

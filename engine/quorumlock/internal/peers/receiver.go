@@ -92,11 +92,11 @@ func (t *Transport) welcome(raw net.Conn) (*peer, *connection, error) {
 		t.refusals.add(from, 0, err)
 		return nil, nil, err
 	}
-	form, err := t.readOffer(s)
+	form, address, err := t.readOffer(s)
 	var p *peer
 	var c *connection
 	if err == nil {
-		p, c, err = t.admit(s)
+		p, c, err = t.admit(s, address)
 	}
 	if err != nil {
 		_ = wire.WriteFrame(s, refusal(err)) // the connection ends in any case
@@ -112,8 +112,9 @@ func (t *Transport) welcome(raw net.Conn) (*peer, *connection, error) {
 
 var errSuperseded = errors.New("the peer has made a newer connection")
 
-// admit makes a stream the connection from that peer, in place of an older one.
-func (t *Transport) admit(s *stream) (*peer, *connection, error) {
+// admit makes a stream the connection from that peer, in place of an older one. The peer says that it
+// listens at that address.
+func (t *Transport) admit(s *stream, address string) (*peer, *connection, error) {
 	id := s.id
 	c := newConnection(s, t.settings.Silence, nil)
 	t.mu.Lock()
@@ -127,7 +128,7 @@ func (t *Transport) admit(s *stream) (*peer, *connection, error) {
 		t.peers[id] = p
 	}
 	former, sender := p.incoming, p.sender
-	p.incoming, p.since = c, time.Now()
+	p.incoming, p.since, p.stated = c, time.Now(), address
 	t.mu.Unlock()
 	if former != nil {
 		former.Fail(errSuperseded)

@@ -16,7 +16,8 @@ import (
 // them go before a heartbeat.
 const sendBuffer = 256 << 10
 
-// A sender keeps a connection to one address of a peer:
+// A sender keeps a connection to a peer, at the address that the Transport knows. When that fails, it
+// tries the address that the peer has stated, and so by turns:
 //
 //	         ┌── lasted for Silence, and ended ──┐
 //	         v                                   │
@@ -29,7 +30,8 @@ const sendBuffer = 256 << 10
 type sender struct {
 	transport *Transport
 	peer      *peer
-	address   string
+	address   string // by which the Transport knows the peer
+	at        string // of the present attempt; used by run alone
 	life      context.Context
 	stop      context.CancelFunc
 	queue     queue
@@ -40,7 +42,7 @@ type sender struct {
 }
 
 func newSender(t *Transport, p *peer, address string) *sender {
-	s := &sender{transport: t, peer: p, address: address, retry: make(chan struct{}, 1)}
+	s := &sender{transport: t, peer: p, address: address, at: address, retry: make(chan struct{}, 1)}
 	s.queue.transport, s.reach.since = t, time.Now()
 	s.life, s.stop = context.WithCancel(t.life)
 	s.queue.begin()
@@ -73,7 +75,10 @@ func (s *sender) tryNow() {
 func (s *sender) run() {
 	defer s.stop()
 	var pauses backoff
-	for s.life.Err() == nil {
+	for first := true; s.life.Err() == nil; first = false {
+		if !first {
+			s.at = s.nextAddress()
+		}
 		s.queue.begin()
 		select {
 		case <-s.retry: // of before this attempt
@@ -85,7 +90,7 @@ func (s *sender) run() {
 			return
 		}
 		if s.reach.down(err) {
-			s.transport.settings.Log.Warn("not connected to a peer", "node", formatID(s.peer.id), "address", s.address,
+			s.transport.settings.Log.Warn("not connected to a peer", "node", formatID(s.peer.id), "address", s.at,
 				"error", err)
 		}
 		if lasted >= s.transport.settings.Silence {
@@ -102,6 +107,16 @@ func (s *sender) run() {
 	}
 }
 
+// nextAddress returns where to try next.
+func (s *sender) nextAddress() string {
+	s.transport.mu.RLock()
+	defer s.transport.mu.RUnlock()
+	if s.at == s.address && s.peer.stated != "" {
+		return s.peer.stated
+	}
+	return s.address
+}
+
 // attempt connects, and uses the connection until it ends.
 func (s *sender) attempt() (lasted time.Duration, err error) {
 	stream, err := s.connect()
@@ -116,7 +131,7 @@ func (s *sender) attempt() (lasted time.Duration, err error) {
 		c.Fail(err)
 	}
 	s.reach.up()
-	s.transport.settings.Log.Info("connected to a peer", "node", formatID(s.peer.id), "address", s.address)
+	s.transport.settings.Log.Info("connected to a peer", "node", formatID(s.peer.id), "address", s.at)
 	err = c.run(s.life, func() error {
 		return stream.frames(0, func([]byte) error { return nil }, func() {}) // keepalives
 	})
@@ -129,7 +144,7 @@ func (s *sender) connect() (*stream, error) {
 	t := s.transport
 	ctx, cancel := context.WithTimeout(s.life, t.bounds.handshake)
 	defer cancel()
-	raw, err := t.dial(ctx, s.address)
+	raw, err := t.dial(ctx, s.at)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +170,7 @@ func (s *sender) shakeHands(raw net.Conn) (*stream, error) {
 		return nil, err
 	}
 	if stream.id != s.peer.id {
-		return nil, fmt.Errorf("at %s is node %016x, and not node %016x", s.address, stream.id, s.peer.id)
+		return nil, fmt.Errorf("at %s is node %016x, and not node %016x", s.at, stream.id, s.peer.id)
 	}
 	if err := t.settings.allow(stream.leaf); err != nil {
 		return nil, err

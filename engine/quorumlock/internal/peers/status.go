@@ -36,6 +36,7 @@ type peer struct {
 	sender   *sender     // nil without an address; guarded by Transport.mu
 	incoming *connection // from the peer; guarded by Transport.mu, as the next field
 	since    time.Time   // when it was made
+	stated   string      // where the peer says that it listens, IP:PORT; "" if it does not; guarded likewise
 
 	sent, sentBytes, received, receivedBytes, dropped, misaddressed atomic.Uint64
 }

@@ -23,6 +23,10 @@ type Settings struct {
 	Cluster string // the cluster of all peers
 	ID      uint64 // of this node
 
+	// Address is where this node listens, IP:PORT. It tells peers, which may know another address of it.
+	// "" if this node does not know it.
+	Address string
+
 	// Credentials returns the present certificate and key of this node, and the authorities that sign
 	// the certificates of nodes. It is called for every connection.
 	Credentials func() (tls.Certificate, *x509.CertPool, error)
@@ -133,6 +137,8 @@ func (s *Settings) check() error {
 		return lockkeeper.Invalid("a transport needs a cluster and the id of its node, above 0")
 	case s.Credentials == nil || s.Identify == nil || s.Receive == nil:
 		return lockkeeper.Invalid("a transport needs the functions Credentials, Identify and Receive")
+	case s.Address != "" && parseAddress(s.Address) == "":
+		return lockkeeper.Invalid("the address %q of this node: want IP:PORT", s.Address)
 	case s.Silence < 0:
 		return lockkeeper.Invalid("a silence of %s: it must be positive", s.Silence)
 	}

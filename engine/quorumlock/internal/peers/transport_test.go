@@ -3,6 +3,7 @@ package peers
 import (
 	"bytes"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -185,5 +186,43 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 	}
 	if _, err := New(valid); err != nil {
 		t.Error(err)
+	}
+}
+
+// A node whose address has changed connects to another one, which knows its former address: then that one
+// reaches it too, at the address that it states.
+func TestNodeIsReachedWhereItListensNow(t *testing.T) {
+	a := newCA(t)
+	l, former := listen(t), listen(t)
+	one := a.start(1, nil)
+	two := a.newNode(2, func(s *Settings, _ *bounds) { s.Address = l.Addr().String() })
+	one.Set(2, former.Addr().String())
+	former.Close()
+	two.serve(l)
+	one.log.wait(t, `msg="not connected to a peer"`)
+	two.connect(one)
+	one.log.wait(t, connected)
+	one.Send(call(1, 2, 5))
+	if m := two.next(); m.From != 1 || m.Call != 5 {
+		t.Errorf("node 2 gets %+v", m)
+	}
+}
+
+func listen(t *testing.T) net.Listener {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestAddressesThatNoNodeListensAt(t *testing.T) {
+	for _, text := range []string{"", "x", "host:1", "10.0.0.1", "10.0.0.1:0", "0.0.0.0:5", "[::]:5", ":5"} {
+		if got := parseAddress(text); got != "" {
+			t.Errorf("%q is the address %s", text, got)
+		}
+	}
+	if got := parseAddress("[fd00::0:1]:5"); got != "[fd00::1]:5" {
+		t.Errorf("got %s", got)
 	}
 }
