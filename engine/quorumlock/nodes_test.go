@@ -196,6 +196,30 @@ func TestRemovedNodeIsLetInNoMore(t *testing.T) {
 	leader.lock("db")
 }
 
+// A leader that is told to remove itself does so, and leads no more.
+func TestRemovedLeaderLeadsNoMore(t *testing.T) {
+	t.Parallel()
+	ms := newMachines(t, 4)
+	ms.settle(3, 1)
+	out := ms.leader()
+	id := out.id()
+	if err := out.engine.Remove(ms.ctx(), out.config.Name, "it is sold"); err != nil {
+		t.Fatal(err)
+	}
+	out.await("it leads no more", func(s replica.Status) bool { return !s.Ready && !s.Contact })
+	for _, m := range ms.all {
+		if m != out {
+			m.await("three other voters", func(s replica.Status) bool {
+				return s.Contact && len(s.Voters) == 3 && !slices.Contains(s.Voters, id) && s.Leader != id
+			})
+			m.lock("db/" + m.config.Name)
+		}
+	}
+	if s := out.engine.node.Status(); s.Ready || s.Contact {
+		t.Errorf("the removed leader: %+v", s)
+	}
+}
+
 func TestRemoveKeepsAMajority(t *testing.T) {
 	t.Parallel()
 	ms := newMachines(t, 3)
