@@ -27,8 +27,9 @@ type cluster struct {
 
 	mu      sync.Mutex // guards the fields below, and those of the servers
 	servers []*server
-	cut     map[[2]uint64]bool // ways, from and to, that lose all messages
-	delays  bool               // messages take up to 2 ms, so they overtake each other
+	cut     map[[2]uint64]bool                  // ways, from and to, that lose all messages
+	delays  bool                                // messages take up to 2 ms, so they overtake each other
+	oneWay  func(from, to uint64) time.Duration // how long messages take; nil: no time
 	random  *rand.Rand
 
 	lives uint64 // starts so far
@@ -163,6 +164,12 @@ func (s *server) Send(m replica.Message) {
 	to := s.servers[m.To-1]
 	switch {
 	case s.cut[[2]uint64{m.From, m.To}]:
+	case s.oneWay != nil:
+		time.AfterFunc(s.oneWay(m.From, m.To), func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			to.put(copied)
+		})
 	case s.delays:
 		time.AfterFunc(1+time.Duration(s.random.Int64N(int64(2*time.Millisecond))), func() {
 			s.mu.Lock()

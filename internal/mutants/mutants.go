@@ -300,8 +300,10 @@ var mutants = []mutant{
 	{
 		"a node of a cluster reads its own table without asking the leader",
 		"engine/quorumlock/internal/replica/reads.go",
-		`		r.node.ReadIndex(r.readContext(g.number))`,
-		`		r.resolveReads([]raft.ReadState{{Index: r.applied, RequestCtx: r.readContext(g.number)}})`,
+		`{ r.node.ReadIndex(r.readContext(number)) }`,
+		`{
+	r.resolveReads([]raft.ReadState{{Index: r.applied, RequestCtx: r.readContext(number)}})
+}`,
 		"engine/quorumlock/internal/replica TestSimulation",
 	},
 	{

@@ -12,14 +12,13 @@ import (
 // the read index.
 //
 //	waiting ── asked the leader ──> asked ── index known ──> confirmed ── applied up to it ──> answered
-//	   ^                              │
-//	   └── leader changed, no answer ─┘
+//	   ^                             │ ^│
+//	   └── leader changed ───────────┘ └┘ no answer: asks again, and takes the answer to either
 type reads struct {
 	waiting   []read
 	asked     []readGroup
 	confirmed []readGroup
 	last      uint64 // number of the latest group
-	doubled   int    // how often the time until reads ask again was doubled since the leader changed
 }
 
 type read struct {
@@ -29,7 +28,8 @@ type read struct {
 
 type readGroup struct {
 	number uint64
-	ticks  uint64 // when it was asked
+	ticks  uint64 // when it was asked last
+	again  bool   // the request or its answer may be lost: it asks again
 	index  uint64 // of confirmed ones
 	reads  []read
 }
@@ -73,7 +73,13 @@ func (r *Replica) requestReads() {
 		g := readGroup{number: r.reads.last, ticks: r.ticks, reads: r.reads.waiting}
 		r.reads.waiting = nil
 		r.reads.asked = append(r.reads.asked, g)
-		r.node.ReadIndex(r.readContext(g.number))
+		r.askLeader(g.number)
+	}
+	for i := range r.reads.asked {
+		if g := &r.reads.asked[i]; g.again {
+			g.again, g.ticks = false, r.ticks
+			r.askLeader(g.number)
+		}
 	}
 	for len(r.reads.confirmed) > 0 && r.reads.confirmed[0].index <= r.applied {
 		for _, one := range r.reads.confirmed[0].reads {
@@ -82,6 +88,9 @@ func (r *Replica) requestReads() {
 		r.reads.confirmed = r.reads.confirmed[1:]
 	}
 }
+
+// askLeader asks for the read index of a group.
+func (r *Replica) askLeader(number uint64) { r.node.ReadIndex(r.readContext(number)) }
 
 // readContext names a group of reads of this process.
 func (r *Replica) readContext(number uint64) []byte {
@@ -98,12 +107,9 @@ func (r *Replica) resolveReads(states []raft.ReadState) {
 		number := binary.BigEndian.Uint64(s.RequestCtx[8:])
 		i := slices.IndexFunc(r.reads.asked, func(g readGroup) bool { return g.number == number })
 		if i < 0 {
-			continue // it was asked again, under another number
+			continue // it was asked twice, or of another leader
 		}
 		g := r.reads.asked[i]
-		if r.reads.doubled > 0 && (r.ticks-g.ticks)*2 < r.patience() {
-			r.reads.doubled--
-		}
 		g.index = s.Index
 		r.reads.asked = slices.Delete(r.reads.asked, i, i+1)
 		at, _ := slices.BinarySearchFunc(r.reads.confirmed, g.index, func(c readGroup, index uint64) int {
@@ -118,28 +124,17 @@ func (r *Replica) restartReads() {
 	for _, g := range r.reads.asked {
 		r.reads.waiting = append(r.reads.waiting, g.reads...)
 	}
-	r.reads.asked, r.reads.doubled = nil, 0
-}
-
-// patience is the number of ticks until reads ask again. It doubles each time, so that reads are answered
-// also where an answer takes longer than it is at first, as between locations.
-func (r *Replica) patience() uint64 {
-	return min(uint64(r.config.HeartbeatTicks)*2<<r.reads.doubled, uint64(r.config.ElectionTicks)*2)
+	r.reads.asked = nil
 }
 
 // retryReads lets reads ask again whose request or answer may be lost, and ends those whose deadline
-// has passed.
+// has passed. They ask under the same number, so an answer that takes longer than this is not missed.
 func (r *Replica) retryReads() {
-	patience, asked := r.patience(), len(r.reads.asked)
-	r.reads.asked = slices.DeleteFunc(r.reads.asked, func(g readGroup) bool {
-		late := r.ticks-g.ticks > patience
-		if late {
-			r.reads.waiting = append(r.reads.waiting, g.reads...)
-		}
-		return late
-	})
-	if len(r.reads.asked) < asked && patience < uint64(r.config.ElectionTicks)*2 {
-		r.reads.doubled++
+	patience := uint64(r.config.HeartbeatTicks) * 2
+	r.reads.asked = slices.DeleteFunc(r.reads.asked, func(g readGroup) bool { return len(g.reads) == 0 })
+	for i := range r.reads.asked {
+		g := &r.reads.asked[i]
+		g.again = g.again || r.ticks-g.ticks > patience
 	}
 	expire := func(list []read) []read {
 		return slices.DeleteFunc(list, func(one read) bool {
