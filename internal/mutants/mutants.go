@@ -268,9 +268,9 @@ var mutants = []mutant{
 	{
 		"the leader of a cluster answers before a majority has the entry",
 		"engine/quorumlock/internal/replica/leader.go",
-		`		l.stamped = at
+		`		l.stamped, l.proposed = at, r.now
 `,
-		`		l.stamped = at
+		`		l.stamped, l.proposed = at, r.now
 		scratch, _ := table.Restore(r.table.Snapshot())
 		for o, q, rest, err := cutCall(batch[2:]); err == nil; o, q, rest, err = cutCall(rest) {
 			if q.setting != nil {
