@@ -81,9 +81,15 @@ func Listen(folder string) (net.Listener, error) {
 // Serve answers requests until ctx ends, and then returns nil. It closes l, and returns after all
 // verbs have returned, whose contexts have ended by then. log may be nil.
 func Serve(ctx context.Context, l net.Listener, verbs map[string]Verb, log *slog.Logger) error {
-	stop := context.AfterFunc(ctx, func() { l.Close() })
-	defer stop()
-	defer l.Close()
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { l.Close(); close(closed) })
+	defer func() {
+		if stop() {
+			l.Close()
+		} else {
+			<-closed // Accept has failed before, and a client could still connect
+		}
+	}()
 	var running sync.WaitGroup
 	defer running.Wait()
 	slots := make(chan struct{}, maxRequests)

@@ -72,8 +72,10 @@ class Page {
         click: () => this.only(only),
     }, text));
     this.pill = el("span", { class: "pill", role: "status" });
-    this.nodes = el("button", { type: "button", class: "chip nodes", hidden: true, "aria-label": "Cluster", "aria-keyshortcuts": "c",
-      click: () => this.show({ cluster: true }, true) });
+    this.nodes = el("button", {
+      type: "button", class: "chip nodes", hidden: true, "aria-label": "Cluster", "aria-keyshortcuts": "c",
+      click: () => this.show({ cluster: true }, true),
+    });
     this.banner = el("div", { class: "banner", hidden: true });
     this.foot = el("footer", { class: "foot" });
     this.count = el("span", { class: "sr", role: "status" });

@@ -72,13 +72,17 @@ export class Cluster {
   }
 
   node(n) {
-    const role = n.leads ? "leads" : { voter: "votes", learner: "does not vote", outside: "has not joined yet" }[n.role];
+    const roles = { voter: "votes", learner: "does not vote", outside: "has not joined yet" };
+    const role = n.leads ? "leads" : roles[n.role] ?? visible(n.role);
     const reach = n.name === this.status.node ? "this node" : n.reached ? "reached"
       : "not reached for " + duration(n.silent);
-    return el("li", {}, el("span", { class: "mark " + (!n.reached ? "ended" : n.role === "voter" ? "held"
-      : "waiting") }), el("span", {}, el("strong", {}, el("bdi", {}, visible(n.name))), " " + (role ?? visible(n.role))),
-    el("span", { class: "muted" }, [reach, "rank " + visible(n.rank), visible(n.clients || "no clients")].join(" · ")),
-    !n.reached && n.error && el("bdi", { class: "note" }, visible(n.error)));
+    const mark = !n.reached ? "ended" : n.role === "voter" ? "held" : "waiting";
+    return el("li", {},
+      el("span", { class: "mark " + mark }),
+      el("span", {}, el("strong", {}, el("bdi", {}, visible(n.name))), " " + role),
+      el("span", { class: "muted" },
+        [reach, "rank " + visible(n.rank), visible(n.clients || "no clients")].join(" · ")),
+      !n.reached && n.error && el("bdi", { class: "note" }, visible(n.error)));
   }
 }
 
