@@ -50,7 +50,7 @@ tools: ## install what tests need and is missing, by apt-get: tmux, vi, ip, stra
 # package runs at a time, so that TTLs of a second are enough. CONTRIBUTING.md says what runs where.
 QUICK     := go test -vet=off -timeout 12m
 COMPUTING := table|internal/(model|story|mutants|tidy|readme)|engine/quorumlock/.*|semaphore(/.*)?
-WAITING   := engine/(sqllock|sqlitelock|remote|redlock)|cmd/lk|internal/(testdb|neighbours|serve/server)
+WAITING   := engine/(sqllock|sqlitelock|remote|redlock|quorumlock)|cmd/lk|internal/(testdb|neighbours|serve/server)
 
 test: tools ## run all tests: 8 minutes on two cores
 	@$(MAKE) --no-print-directory -j3 test-computing test-engines test-programs
@@ -63,9 +63,9 @@ test-engines:
 	$(QUICK) -p 1 -parallel 6 ./engine/sqllock ./engine/remote ./engine/sqlitelock ./engine/redlock
 
 test-programs:
-	$(QUICK) -p 1 -parallel 4 ./cmd/lk ./internal/testdb ./internal/neighbours
+	$(QUICK) -p 1 -parallel 4 ./cmd/lk ./internal/testdb ./internal/neighbours ./engine/quorumlock
 	$(QUICK) -p 1 -race ./internal/serve/server
-	$(QUICK) -p 1 -race -run Stress ./engine/sqllock ./engine/remote ./engine/sqlitelock ./engine/redlock
+	$(QUICK) -p 1 -race -run Stress ./engine/sqllock ./engine/remote ./engine/sqlitelock ./engine/redlock ./engine/quorumlock
 
 long: ## run the long tests, or a part of them: PART=databases; see make parts
 	@tools/long $(PART)
