@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,41 +115,52 @@ func (w *world) atOnce(all []table.Command) int {
 }
 
 // likeSomeOrder reports how the outcome differs from that of each order in which the
-// whole table may be given the commands; nothing if it is that of one of them.
+// whole table may be given the commands; nothing if it is that of one of them. What a command
+// acknowledges may count before something falls due that its transaction does not notice.
 func (w *world) likeSomeOrder(before table.Snapshot, calls []*played) string {
 	var diffs strings.Builder
 	fences, tickets, epochs := w.fences, w.tickets, w.epochs
 	for _, order := range orders(calls) {
-		w.whole = table.New()
-		if err := w.whole.Load(before); err != nil {
-			return err.Error()
-		}
-		w.fences, w.tickets, w.epochs = fences.clone(), tickets.clone(), epochs.clone()
-		diff := ""
-		for _, p := range order {
-			c := p.command
-			if alone := w.rows.now; c.Op == table.Renew && w.lives(c.Key.Session) {
-				c.Alone, c.At = true, alone // nothing that is due is noticed by a renewal
+		for _, early := range []bool{false, true} {
+			w.fences, w.tickets, w.epochs = fences.clone(), tickets.clone(), epochs.clone()
+			diff := w.likeOrder(before, order, early)
+			if diff == "" {
+				return ""
 			}
-			reply, err := w.whole.Step(&c)
-			if diff == "" && !w.unnoticed {
-				diff = w.differAnswer(p, reply, err)
+			fmt.Fprintf(&diffs, "Not like this order, early acks %t:\n", early)
+			for _, p := range order {
+				fmt.Fprintln(&diffs, "   ", story.Format(p.command))
 			}
+			fmt.Fprintln(&diffs, diff)
 		}
-		_, _ = w.whole.Step(&table.Command{Op: table.Pass, At: w.rows.now})
-		if diff == "" {
-			diff = w.differ()
-		}
-		if diff == "" {
-			return ""
-		}
-		fmt.Fprintf(&diffs, "Not like this order:\n")
-		for _, p := range order {
-			fmt.Fprintln(&diffs, "   ", story.Format(p.command))
-		}
-		fmt.Fprintln(&diffs, diff)
 	}
 	return diffs.String()
+}
+
+// likeOrder gives the whole table the commands in an order, and reports how the outcome differs. If
+// early, what the commands acknowledge counts before anything else happens.
+func (w *world) likeOrder(before table.Snapshot, order []*played, early bool) (diff string) {
+	w.whole = table.New()
+	if err := w.whole.Load(before); err != nil {
+		return err.Error()
+	}
+	for _, p := range order {
+		if early {
+			_, _ = w.whole.Step(&table.Command{Op: table.Pass, At: w.rows.now, Key: p.command.Key, Alone: true})
+		}
+	}
+	for _, p := range order {
+		c := p.command
+		if alone := w.rows.now; c.Op == table.Renew && w.lives(c.Key.Session) {
+			c.Alone, c.At = true, alone // nothing that is due is noticed by a renewal
+		}
+		reply, err := w.whole.Step(&c)
+		if diff == "" && !w.unnoticed {
+			diff = w.differAnswer(p, reply, err)
+		}
+	}
+	_, _ = w.whole.Step(&table.Command{Op: table.Pass, At: w.rows.now})
+	return cmp.Or(diff, w.differ())
 }
 
 // lives reports whether the whole table has a session that does not end now.

@@ -32,6 +32,14 @@ claim a 1 exclusive db
 claim b 1 exclusive db priority=1 steal-after=5s`, atOnce: `
 at 5s renew a
 at 5s look`},
+		{name: "a renewal and the end of the thief's session", before: `
+attach a ttl=20s
+attach b ttl=5s
+claim a 1 exclusive db
+claim b 1 exclusive db priority=1 steal-after=5s
+renew a`, atOnce: `
+at 5s renew a acked=1
+at 5s look`},
 		{name: "a renewal and the end of the session", before: `
 attach a ttl=5s
 attach b

@@ -86,27 +86,34 @@ func (tx *transaction) readAskers(ctx context.Context, keep func(int, *rows.Clai
 }
 
 // loadAlone makes a table of the sessions and their claims alone: it must not grant or end anything
-// else.
+// else. Claims that ask theirs to yield are in it even when their session has ended: the ask stands
+// until a call ends those claims by the rules.
 func (tx *transaction) loadAlone() error {
 	c := tx.view
 	c.applyAcks()
 	var change uint64
-	for ref, found := range c.claims { // order does not matter
+	for _, found := range c.claims { // order does not matter
 		tx.now = max(tx.now, found.Changed)
 		change = max(change, found.Change)
-		if s := c.sessions[ref.Session]; s == nil || s.Closed {
-			delete(c.claims, ref)
-		}
 	}
 	snap := table.Snapshot{Counters: table.Counters{Now: tx.now, Changes: change}}
-	for _, s := range c.sessions { // order does not matter: sessions are known by their ids
-		if !s.Closed && s.Deadline > tx.now {
-			snap.Sessions = append(snap.Sessions, s.SessionRecord)
-		}
-	}
+	in := make(map[string]bool)
 	for _, ref := range slices.SortedFunc(maps.Keys(c.claims), compareRefs) {
-		if s := c.sessions[ref.Session]; s.Deadline > tx.now {
-			snap.Claims = append(snap.Claims, c.claims[ref].ClaimRecord)
+		switch id, s := ref.Session, c.sessions[ref.Session]; {
+		case s != nil && !s.Closed:
+			in[id] = true
+		case tx.scope.sessions[id]:
+			delete(c.claims, ref)
+			continue
+		case !in[id]:
+			in[id] = true
+			snap.Sessions = append(snap.Sessions, tx.endingSession(id, s))
+		}
+		snap.Claims = append(snap.Claims, c.claims[ref].ClaimRecord)
+	}
+	for _, s := range c.sessions { // order does not matter: sessions are known by their ids
+		if !s.Closed {
+			snap.Sessions = append(snap.Sessions, s.SessionRecord)
 		}
 	}
 	tx.table = table.New()
@@ -119,7 +126,7 @@ func (tx *transaction) loadAlone() error {
 
 // renew renews a session of which only its own claims were read.
 func (tx *transaction) renew(k lockkeeper.Key) (table.Reply, error) {
-	reply, err := tx.step(table.Command{Op: table.Renew, Key: k, Alone: true})
+	reply, err := tx.renewAlone(k)
 	if errors.Is(err, lockkeeper.ErrSession) {
 		tx.after = append(tx.after, func() { tx.e.local.detach(k.Session, k.Epoch) })
 	}
@@ -135,6 +142,13 @@ func (tx *transaction) renew(k lockkeeper.Key) (table.Reply, error) {
 		})
 	}
 	return reply, err
+}
+
+func (tx *transaction) renewAlone(k lockkeeper.Key) (table.Reply, error) {
+	if s := tx.view.sessions[k.Session]; s != nil && s.Deadline <= tx.now { // which the table does not notice
+		return table.Reply{}, &lockkeeper.Error{Err: lockkeeper.ErrSession, Detail: "session " + k.Session + " has ended"}
+	}
+	return tx.step(table.Command{Op: table.Renew, Key: k, Alone: true})
 }
 
 // checkEvery is how long a claim waits at most until this process checks whether it can be granted,
