@@ -198,8 +198,8 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 	damage(died, "node.db-wal", 0, 32)
 	damage(died, "mark", 0, len(died.files["mark"]))
 	t.Logf("%d refused, %d without harm", refused, accepted)
-	if refused < accepted {
-		t.Error("that proves little: most pages are unused")
+	if refused < 20 {
+		t.Error("that proves little: nearly all pages are unused")
 	}
 }
 
