@@ -63,6 +63,7 @@ type Client struct {
 	ranAt          time.Duration // when this process last ran, as far as the client knows
 	failures       int           // failed renewals since that success
 	failure        error         // the latest of them
+	quorumLost     bool          // too few nodes of the engine were the cause of that
 	renewing       bool          // a Renew is in flight
 	renewSoon      bool          // renew as soon as possible
 	ackRenewals    int           // renewals that are still needed to acknowledge an end

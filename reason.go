@@ -31,7 +31,8 @@ const (
 	Superseded
 	// EngineRestarted: the engine came back without it.
 	EngineRestarted
-	// QuorumLost: too few nodes of the engine are left.
+	// QuorumLost: the engine could be reached before the hold's deadline, but too few of its nodes could reach each
+	// other.
 	QuorumLost
 	// Unreachable: the engine could not be reached before the hold's deadline.
 	Unreachable

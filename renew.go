@@ -92,6 +92,9 @@ func (c *Client) expireSession(now time.Duration) {
 		return
 	}
 	why, cause := Unreachable, c.failure
+	if c.quorumLost {
+		why = QuorumLost
+	}
 	if suspended || c.failures == 0 && !c.renewing {
 		why, cause = Suspended, nil // no renewal failed: this process did not run
 	}
@@ -117,6 +120,8 @@ func (c *Client) noteFailure(err error) {
 	c.failures++
 	if !errors.Is(err, context.Canceled) { // otherwise a caller gave up, which is no fault of the engine
 		c.failure = errors.New(err.Error())
+		// A renewal that only ran out of time says nothing new about the cluster.
+		c.quorumLost = errors.Is(err, QuorumLost) || c.quorumLost && errors.Is(err, context.DeadlineExceeded)
 	}
 }
 

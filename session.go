@@ -340,7 +340,7 @@ func (c *Client) reconcile(ctx context.Context, named []uint64, listed []Status)
 
 // applyLease applies a lease whose request left this client at sent.
 func (c *Client) applyLease(lease Lease, sent time.Duration) {
-	c.failures, c.failure, c.retries = 0, nil, 0
+	c.failures, c.failure, c.quorumLost, c.retries = 0, nil, false, 0
 	c.lease.Extend(sent, lease.TTL, rand.N[time.Duration])
 	c.endsAt = lease.EndsAt
 	c.ackRenewals = max(c.ackRenewals-1, 0)

@@ -145,6 +145,7 @@ var allowedReasons = map[lockkeeper.Reason][]lockkeeper.Reason{
 	lockkeeper.Released:        {lockkeeper.Released, lockkeeper.Yielded},
 	lockkeeper.Unreachable:     {lockkeeper.Expired},
 	lockkeeper.Suspended:       {lockkeeper.Expired},
+	lockkeeper.QuorumLost:      {lockkeeper.Expired},
 	lockkeeper.EngineRestarted: {},
 }
 

@@ -42,7 +42,7 @@ var lossChecks = []check{
 		if h.Err() == nil {
 			w.Error("the next one was granted, and the holder does not know that it lost")
 		}
-		w.lost(h.Hold, lockkeeper.Unreachable, lockkeeper.Suspended, lockkeeper.Expired)
+		w.lost(h.Hold, lockkeeper.Unreachable, lockkeeper.Suspended, lockkeeper.Expired, lockkeeper.QuorumLost)
 		if h.Remaining() != 0 {
 			w.Errorf("%s remain of a lost hold", h.Remaining())
 		}
@@ -218,7 +218,7 @@ var lossChecks = []check{
 		w.ok(got.Release(w.ctx()))
 		w.ok(second.Close())
 		// The second client has left by now, so the engine may not remember the reason.
-		w.lost(h, lockkeeper.Superseded, lockkeeper.EngineRestarted, lockkeeper.Unreachable, lockkeeper.Suspended,
+		w.lost(h, lockkeeper.Superseded, lockkeeper.EngineRestarted, lockkeeper.Unreachable, lockkeeper.QuorumLost, lockkeeper.Suspended,
 			lockkeeper.Expired)
 	}},
 	{"Loss/Do returns it", lists | revokes, func(w *world) {

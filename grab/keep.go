@@ -109,7 +109,8 @@ func (k *Keepalive) Err() error {
 func (k *Keepalive) Why(ctx context.Context) error {
 	err := k.Err()
 	switch {
-	case errors.Is(err, lockkeeper.Suspended), errors.Is(err, lockkeeper.Unreachable), errors.Is(err, lockkeeper.Expired):
+	case errors.Is(err, lockkeeper.Suspended), errors.Is(err, lockkeeper.Unreachable), errors.Is(err, lockkeeper.Expired),
+		errors.Is(err, lockkeeper.QuorumLost):
 	default:
 		return err
 	}
@@ -325,6 +326,8 @@ func (k *Keepalive) lateError() error {
 			e.Detail = asked.Words()
 		}
 		return e
+	case errors.Is(k.failed, lockkeeper.QuorumLost):
+		e.Reason, e.Cause = lockkeeper.QuorumLost, k.failed
 	case k.failed != nil:
 		e.Reason, e.Cause = lockkeeper.Unreachable, k.failed
 	case k.wakeBy != lockkeeper.Forever && k.clock() > k.wakeBy+stall:

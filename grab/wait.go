@@ -152,7 +152,7 @@ func (n Name) waitError(err error, last Answer) error {
 	}
 	ended := *e
 	ended.Op, ended.Path, ended.Err, ended.Position = "grab", n.firstPath(), lockkeeper.ErrNotAcquired, last.Position
-	if e.Reason == lockkeeper.Unreachable {
+	if e.Reason == lockkeeper.Unreachable || e.Reason == lockkeeper.QuorumLost {
 		ended.Err = lockkeeper.ErrUnavailable // ErrNotAcquired would mean that the path is taken
 	}
 	return &ended

@@ -228,10 +228,10 @@
 // A claim ends for one reason, and all report that one. The holder, List, watchers, events and logs
 // differ only in these pairs, because a holder may know less than the engine:
 //
-//	the holder reports       all others report
-//	released                 released, or yielded if it was asked to
-//	unreachable, suspended   expired
-//	engine restarted         nothing: the engine knows nothing of it
+//	the holder reports                    all others report
+//	released                              released, or yielded if it was asked to
+//	unreachable, suspended, quorum lost   expired
+//	engine restarted                      nothing: the engine knows nothing of it
 //
 // If a message is lost, or crosses another one, all others may report what the engine knew first:
 // another end of that moment instead of the holder's release, lapse or loss of contact; superseded if

@@ -231,6 +231,25 @@ func TestHolderHearsOfALostMajority(t *testing.T) {
 	}
 }
 
+// A hold that ends because its cluster has lost the majority says so, if its TTL is longer than a node
+// needs to find that out.
+func TestHoldEndsForTheLostMajority(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		client := lockkeeper.New(c.visitor(0), lockkeeper.SessionTTL(20*time.Second))
+		defer client.Close()
+		h, err := client.Lock(t.Context(), "db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.isolate(c.servers[1], true)
+		c.isolate(c.servers[2], true)
+		<-h.Done()
+		if err := h.Err(); !errors.Is(err, lockkeeper.QuorumLost) {
+			t.Errorf("the hold ended with %v", err)
+		}
+	})
+}
+
 func TestNodeWithABrokenDiskStops(t *testing.T) {
 	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
 		at := c.leader()

@@ -260,7 +260,8 @@ func TestCallsWaitForTheCluster(t *testing.T) {
 			break
 		}
 	}
-	if !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "no leader") {
+	if !errors.Is(err, lockkeeper.ErrUnavailable) || !errors.Is(err, lockkeeper.QuorumLost) ||
+		!strings.Contains(err.Error(), "no leader") {
 		t.Errorf("a call without any leader: %v", err)
 	}
 	locked := make(chan error, 1)

@@ -129,10 +129,13 @@ func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 // unanswered returns the error of a call whose caller gave up. It says why the server did not answer, if
 // the server has stated that.
 func (c *conn) unanswered(cause error) error {
-	if why := c.suspended.Load(); why != nil {
-		cause = fmt.Errorf("%s: %w", *why, cause)
+	why := c.suspended.Load()
+	if why == nil {
+		return unavailable(cause)
 	}
-	return unavailable(cause)
+	return &lockkeeper.Error{
+		Err: lockkeeper.ErrUnavailable, Reason: lockkeeper.QuorumLost, Cause: fmt.Errorf("%s: %w", *why, cause),
+	}
 }
 
 // wait waits until a call is answered. It returns false if one of the contexts ends first.

@@ -236,6 +236,7 @@ func (c *Load) CheckLosses() {
 var allowedLosses = map[lockkeeper.Reason]bool{
 	lockkeeper.Unreachable: true,
 	lockkeeper.Suspended:   true,
+	lockkeeper.QuorumLost:  true,
 	lockkeeper.Expired:     true,
 }
 

@@ -299,8 +299,13 @@ func (n *Node) Change(c voters.Change, with ...replica.Setting) error {
 
 func refusal(cause error) replica.Answer { return replica.Answer{Err: unavailable(cause)} }
 
+// unavailable returns an ErrUnavailable, for the reason QuorumLost if no node leads.
 func unavailable(cause error) error {
-	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
+	e := &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
+	if errors.Is(cause, replica.ErrNoLeader) {
+		e.Reason = lockkeeper.QuorumLost
+	}
+	return e
 }
 
 var errClosed = errors.New("the engine is closed")

@@ -33,8 +33,13 @@ var (
 		"it is not known whether the call was made")
 )
 
+// unavailable returns an ErrUnavailable, for the reason QuorumLost if no node leads.
 func unavailable(cause error) error {
-	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
+	e := &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
+	if errors.Is(cause, ErrNoLeader) {
+		e.Reason = lockkeeper.QuorumLost
+	}
+	return e
 }
 
 // calls are the calls of this node without an answer. A call goes this way; each arrow to "answered"
