@@ -218,8 +218,8 @@ var lossChecks = []check{
 		w.ok(got.Release(w.ctx()))
 		w.ok(second.Close())
 		// The second client has left by now, so the engine may not remember the reason.
-		w.lost(h, lockkeeper.Superseded, lockkeeper.EngineRestarted, lockkeeper.Unreachable, lockkeeper.QuorumLost, lockkeeper.Suspended,
-			lockkeeper.Expired)
+		w.lost(h, lockkeeper.Superseded, lockkeeper.EngineRestarted, lockkeeper.Unreachable, lockkeeper.QuorumLost,
+			lockkeeper.Suspended, lockkeeper.Expired)
 	}},
 	{"Loss/Do returns it", lists | revokes, func(w *world) {
 		c, op := w.client("victim"), w.client("operator")
