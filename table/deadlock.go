@@ -250,13 +250,14 @@ func (t *Table) releaseIdle() bool {
 		}
 	}
 	var idle []*claim
-	for _, s := range t.sessions { // order does not matter: all of them end
-		for _, c := range s.claims { // order does not matter: all of them end
+	for _, s := range t.sessions { // order does not matter: sorted below
+		for _, c := range s.claims { // order does not matter: sorted below
 			if c.pass != t.passes {
 				idle = append(idle, c)
 			}
 		}
 	}
+	sortClaims(idle) // the order of ends decides that of the rings, and so what describeDeadlock says
 	for _, c := range idle {
 		t.unlink(c, true)
 		t.endedRoom = append(t.endedRoom, c)
