@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"cmp"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
@@ -18,7 +20,7 @@ const arrivalsRoom = 1024
 
 // deliver adds the answers of a frame to their calls and lists, and completes each call with its last
 // one. One lock finds all calls, so that a frame with many answers does not contend for it with the
-// callers that it wakes. An error ends the connection; the answers before it are delivered.
+// callers that it wakes. An error ends the connection; all answers that were found before it are delivered.
 //
 // Only the reader calls deliver.
 func (c *conn) deliver(all []arrival) error {
@@ -46,7 +48,8 @@ func (c *conn) deliver(all []arrival) error {
 		a := &all[i]
 		switch {
 		case a.call != nil:
-			waits = c.complete(a, waits)
+			err := c.complete(a, &waits)
+			invalid = cmp.Or(invalid, err)
 		case a.list != nil:
 			a.list.take(&a.Answer)
 		}
@@ -55,20 +58,20 @@ func (c *conn) deliver(all []arrival) error {
 }
 
 // complete adds the last answer to a call, and wakes its caller. waits tells whether claims of the
-// connection may wait; complete returns whether they may do so now.
-func (c *conn) complete(a *arrival, waits bool) bool {
+// connection may wait; complete keeps it current.
+func (c *conn) complete(a *arrival, waits *bool) (invalid error) {
 	cl := a.call
-	if err := cl.take(&a.Answer); err != nil {
-		cl.err = unavailable(err)
+	if invalid = cl.take(&a.Answer); invalid != nil {
+		cl.err = unavailable(invalid)
 	}
-	if s := &cl.status; s.State == lockkeeper.Waiting || waits && s.State != 0 {
+	if s := &cl.status; s.State == lockkeeper.Waiting || *waits && s.State != 0 {
 		c.Lock()
 		c.note(s)
 		c.Unlock()
-		waits = true
+		*waits = true
 	}
 	cl.done <- struct{}{}
-	return waits
+	return invalid
 }
 
 // arrived appends an answer to those of the frame at hand.

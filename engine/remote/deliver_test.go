@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"encoding/binary"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -36,6 +37,34 @@ func TestFrameOfManyAnswers(t *testing.T) {
 		p.send([]byte{4, 2<<3 | 2, 2, 4<<3 | 2, 9}) // a frame whose answer is longer than the frame
 		if err := <-thirdEnd; !errors.Is(err, lockkeeper.ErrUnavailable) {
 			t.Errorf("the open call: %v", err)
+		}
+	})
+}
+
+// An answer whose content is damaged ends the connection, as a damaged frame does. The other answers of the
+// frame reach their calls.
+func TestDamagedAnswerEndsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPuppet(t)
+		defer p.close()
+		first, firstEnd := p.start(t.Context())
+		second, secondEnd := p.start(t.Context())
+		_, openEnd := p.start(t.Context())
+		damaged := binary.AppendUvarint([]byte{1 << 3}, first)
+		damaged = append(damaged, 3<<3|2, 2, 6<<3|2, 9) // a lease with an element that is longer than it
+		sound := binary.AppendUvarint([]byte{1 << 3}, second)
+		frame := append([]byte{2<<3 | 2, byte(len(damaged))}, damaged...)
+		frame = append(append(frame, 2<<3|2, byte(len(sound))), sound...)
+		sent := time.Now()
+		p.send(append([]byte{byte(len(frame))}, frame...))
+		if err := <-firstEnd; !errors.Is(err, lockkeeper.ErrUnavailable) {
+			t.Errorf("the call with a damaged answer: %v", err)
+		}
+		if err := <-secondEnd; err != nil {
+			t.Errorf("the other call of the frame: %v", err)
+		}
+		if err := <-openEnd; !errors.Is(err, lockkeeper.ErrUnavailable) || time.Since(sent) > 0 {
+			t.Errorf("the open call after %s: %v", time.Since(sent), err)
 		}
 	})
 }
