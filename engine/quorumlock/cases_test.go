@@ -284,7 +284,7 @@ func TestCounterUnderTheLock(t *testing.T) {
 func TestReleaseDoesNotWaitForARenewal(t *testing.T) {
 	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
 		e := &mute{visitor: c.visitor(0), renews: make(chan struct{}, 100)}
-		client := lockkeeper.New(e)
+		client := c.newClient(e)
 		defer client.Close()
 		hold, err := client.Lock(t.Context(), "db")
 		if err != nil {

@@ -202,7 +202,7 @@ func TestHolderHearsOfALostMajority(t *testing.T) {
 	for how, lose := range lost {
 		for after := range 12 {
 			inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
-				client := lockkeeper.New(c.visitor(0), lockkeeper.SessionTTL(ttl))
+				client := c.newClient(c.visitor(0), lockkeeper.SessionTTL(ttl))
 				defer client.Close()
 				var holds []*lockkeeper.Hold
 				for _, path := range []string{"db", "site"} {
@@ -224,7 +224,8 @@ func TestHolderHearsOfALostMajority(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 				if left := holds[0].Remaining(); left < ttl/4 {
-					t.Errorf("%s: with %s of %s left the holder hears of %v", how, left, ttl, holds[0].RenewError())
+					t.Errorf("%s: with %s of %s left the holder hears of %v; it ends with %v", how, left, ttl,
+						holds[0].RenewError(), holds[0].Err())
 				}
 			})
 		}
@@ -235,7 +236,7 @@ func TestHolderHearsOfALostMajority(t *testing.T) {
 // needs to find that out.
 func TestHoldEndsForTheLostMajority(t *testing.T) {
 	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
-		client := lockkeeper.New(c.visitor(0), lockkeeper.SessionTTL(20*time.Second))
+		client := c.newClient(c.visitor(0), lockkeeper.SessionTTL(20*time.Second))
 		defer client.Close()
 		h, err := client.Lock(t.Context(), "db")
 		if err != nil {

@@ -114,9 +114,15 @@ func inBubble(t *testing.T, n, outside int, body func(t *testing.T, c *cluster))
 
 // client returns a client that begins at the node with that index and goes on at others.
 func (c *cluster) client(at int) *lockkeeper.Client {
-	client := lockkeeper.New(c.visitor(at))
+	client := c.newClient(c.visitor(at))
 	c.Cleanup(func() { client.Close() })
 	return client
+}
+
+// newClient returns a client that counts by the clock of the cluster. The default clock counts real
+// time too, so on a busy machine a client loses its lease while the time of the bubble stands still.
+func (c *cluster) newClient(e lockkeeper.Engine, options ...lockkeeper.ClientOption) *lockkeeper.Client {
+	return lockkeeper.New(e, append(options, lockkeeper.BootClock(c.clock))...)
 }
 
 func TestFailoverKeepsHoldsPositionsAndFences(t *testing.T) {
