@@ -36,12 +36,21 @@ func simulate(t *testing.T, p profile, seed uint64, s schedule) (*world, []strin
 	return w, w.judge.verdict()
 }
 
-// simulateMany runs worlds of a profile, and returns how often what happened in them.
+// simulateMany runs worlds of a profile, and returns how often what happened in them. Whatever fails in a
+// world or after all of them, the output has the seeds: after a panic in the name of the test.
 func simulateMany(t *testing.T, p profile, n int) map[string]int {
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // a world keeps little, and allocates all the time
 	seen := make(map[string]int)
+	var seeds []uint64
+	defer func() { t.Logf("seeds: %d to %d", seeds[0], seeds[len(seeds)-1]) }()
 	for seed := range testmode.Seeds(t, n) {
+		seeds = append(seeds, seed)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Log("replay: " + testmode.Replay(t, seed))
+				}
+			})
 			s := scheduleOf(p, seed)
 			w, faults := simulate(t, p, seed, s)
 			for what, n := range w.seen { // order does not matter: sums
@@ -59,8 +68,7 @@ func simulateMany(t *testing.T, p profile, n int) map[string]int {
 				t.Log(line)
 			}
 			t.Logf("it takes these faults:\n%s\nto come to %q", s, fewer[:min(len(fewer), 5)])
-			t.Errorf("%d faults, the first ones: %q\nreplay: %s", len(faults), faults[:min(len(faults), 5)],
-				testmode.Replay(t, seed))
+			t.Errorf("%d faults, the first ones: %q", len(faults), faults[:min(len(faults), 5)])
 		})
 		if t.Failed() {
 			break
