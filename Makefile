@@ -31,9 +31,9 @@ cross: ## vet and build for Windows and macOS, where nothing is run
 		go vet ./... && go build -o /dev/null ./cmd/lk || exit 1; \
 	done
 
-release-snapshot: ## build what people install, for every system, into dist: archives, deb, rpm, Homebrew formula
+release-snapshot: ## build archives, deb, rpm and a Homebrew formula into dist; TARGETS=linux/amd64 for one system alone
 	rm -rf dist
-	cd tools/release && go run . -out ../../dist
+	cd tools/release && go run . -out ../../dist -targets '$(TARGETS)'
 
 image: ## build the OCI image lockkeeper, by buildah, podman or docker
 	@tools/image

@@ -95,7 +95,9 @@ func (r *release) make(wanted []target) error {
 	if err := r.linkTexts(); err != nil {
 		return err
 	}
-	for _, t := range wanted {
+	for i, t := range wanted {
+		// With an empty build cache each takes minutes.
+		fmt.Fprintf(os.Stderr, "release: building for %s, %d of %d\n", t, i+1, len(wanted))
 		if err := r.compile(t); err != nil {
 			return err
 		}
