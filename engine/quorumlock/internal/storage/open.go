@@ -83,14 +83,11 @@ func (f folder) open(ctx context.Context, want Identity, o options) (*Store, err
 	return s, nil
 }
 
-// begin begins writing: it states in the database that a process has the folder. Then it checkpoints
-// the whole log and so syncs its content again, because after a failed sync of an earlier process the
-// system may not have written it.
+// begin begins writing: it states in the database that a process has the folder, and then marks that. Until
+// the database has this file's number, a mark that a person has emptied stays empty: else a process that ends
+// in between would leave a copy that the next one refuses. begin checkpoints the whole log and so syncs its
+// content again, because after a failed sync of an earlier process the system may not have written it.
 func (s *Store) begin() (err error) {
-	s.marker, err = dbfolder.OpenMarker(s.folder.mark(), s.progress.commits, uint64(s.node.sum()))
-	if err != nil {
-		return err
-	}
 	if err := dbfolder.SyncFolder(s.folder.path); err != nil {
 		return err
 	}
@@ -102,6 +99,10 @@ func (s *Store) begin() (err error) {
 		p.state, p.writer, p.opened, p.file = stateOpen, dbfolder.Writer(), s.opened, dbfolder.FileID(s.folder.database())
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	s.marker, err = dbfolder.OpenMarker(s.folder.mark(), s.progress.commits, uint64(s.node.sum()))
 	if err != nil {
 		return err
 	}

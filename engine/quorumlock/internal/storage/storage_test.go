@@ -367,3 +367,41 @@ func TestCopiesAreRefusedUntilTheMarkIsEmptied(t *testing.T) {
 		reopen(t, other, options{}).mustClose(t)
 	}
 }
+
+// A start that fails, or is killed, after the mark was emptied leaves the mark empty: else the next
+// start would refuse the copy.
+func TestEmptiedMarkStaysUntilTheFolderIsOpen(t *testing.T) {
+	dir := newNode(t)
+	reopen(t, dir, options{}).mustClose(t)
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	mark := filepath.Join(copied, "mark")
+	if err := os.Truncate(mark, 0); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := dbfolder.OpenDB(filepath.Join(copied, "node.db"), dbfolder.Use{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commits int64
+	if err := errors.Join(reader.Exec("BEGIN"), reader.Query("SELECT commits FROM progress", &commits)); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Open(t.Context(), copied, testNode); err == nil {
+		t.Fatalf("it opens beside a reader: %v", s.Close())
+	}
+	if m, err := dbfolder.ReadMark(mark); err != nil || !m.Waived() {
+		t.Errorf("after a start that failed the mark is %v, %v; want it empty", m, err)
+	}
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := reopen(t, copied, options{})
+	if m, err := dbfolder.ReadMark(mark); err != nil || m == nil || m.Seq != s.progress.commits {
+		t.Errorf("after a start the mark is %v, %v; want transaction %d", m, err, s.progress.commits)
+	}
+	s.mustClose(t)
+	reopen(t, copied, options{}).mustClose(t)
+}

@@ -34,7 +34,8 @@ type options struct {
 	moved           bool // accept a copy
 	checkpointPages int  // instead of pagesBetweenCheckpoints
 
-	// committed, if set, is called when a transaction is durable, and the mark names it.
+	// committed, if set, is called when a transaction is durable, and the mark names it; for the first
+	// one, which only states that the folder is open, before the mark does.
 	committed func(commits uint64)
 	// checkpointed, if set, is called after each checkpoint.
 	checkpointed func()
@@ -51,9 +52,9 @@ type Store struct {
 	db       *dbfolder.DB
 	begins   *sql.Stmt // a transaction
 	commits  *sql.Stmt
-	inserts  *sql.Stmt // an entry
-	replaces *sql.Stmt // the progress
-	marker   *dbfolder.Marker
+	inserts  *sql.Stmt        // an entry
+	replaces *sql.Stmt        // the progress
+	marker   *dbfolder.Marker // nil before the first commit
 	progress progress
 	snapshot snapshotRow // without conf and data
 	pages    int         // of SQLite's log, about
@@ -138,8 +139,10 @@ func (s *Store) commit(do func(t *transaction) error) error {
 	}
 	s.progress, s.snapshot = t.progress, t.snapshot
 	s.pages += t.bytes/pageSize + commitPages
-	// Go on without the mark, such as on a full disk: it only helps Open to detect losses.
-	_ = s.marker.Write(s.progress.commits, uint64(s.node.sum()))
+	if s.marker != nil {
+		// Go on without the mark, such as on a full disk: it only helps Open to detect losses.
+		_ = s.marker.Write(s.progress.commits, uint64(s.node.sum()))
+	}
 	if s.options.committed != nil {
 		s.options.committed(s.progress.commits)
 	}
