@@ -129,6 +129,9 @@ func (p Path) check() error {
 	if segments > MaxPathSegments {
 		return invalidf("path %q has %d segments: at most %d are allowed", string(p), segments, MaxPathSegments)
 	}
+	if isPlain(string(p)) {
+		return nil
+	}
 	for i, r := range string(p) {
 		if r == utf8.RuneError && !strings.HasPrefix(string(p[i:]), string(utf8.RuneError)) {
 			return invalidf("path %q is not UTF-8 at byte %d: "+

@@ -18,6 +18,17 @@ func hidden(r rune) bool {
 	return r >= 0xAD && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
+// isPlain reports whether s has only printable ASCII characters, as most texts do. Of these, none is
+// hidden, a control character or not UTF-8.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
 // Visible returns s with every hidden character (Unicode categories Cf, Zl and Zp)
 // escaped, such as \u202e. Use it to show notes that others wrote, so that their text
 // can't look like something else.

@@ -327,6 +327,9 @@ func (c *checker) label(l Label) {
 // name checks a text that people use to identify something: it must have no invisible characters.
 func (c *checker) name(name, s string, most int) {
 	c.text(name, s, most)
+	if isPlain(s) {
+		return
+	}
 	if i := strings.IndexFunc(s, hidden); i >= 0 {
 		r, _ := utf8.DecodeRuneInString(s[i:])
 		c.addf("%s %q has the invisible character %U at byte %d: leave it out", name, s, r, i)
@@ -337,7 +340,7 @@ func (c *checker) text(name, s string, most int) {
 	if len(s) > most {
 		c.addf("%s has %d bytes: at most %d are allowed", name, len(s), most)
 	}
-	if !utf8.ValidString(s) || strings.IndexFunc(s, unicode.IsControl) >= 0 {
+	if !isPlain(s) && (!utf8.ValidString(s) || strings.IndexFunc(s, unicode.IsControl) >= 0) {
 		c.addf("%s %q has control characters or is not UTF-8", name, s)
 	}
 }
