@@ -12,9 +12,9 @@ import (
 // appendStatus appends the JSON of s, as encoding/json writes a statusJSON, with hidden characters
 // escaped.
 func appendStatus(b []byte, s *Status) ([]byte, error) {
-	b = appendText(append(b, `{"claim":`...), s.Ref.String())
+	b = appendRef(append(b, `{"claim":`...), s.Ref)
 	if s.Inside != (Ref{}) {
-		b = appendText(append(b, `,"inside":`...), s.Inside.String())
+		b = appendRef(append(b, `,"inside":`...), s.Inside)
 	}
 	b = strconv.AppendUint(append(b, `,"change":`...), s.Change, 10)
 	b = strconv.AppendUint(append(b, `,"revision":`...), s.Revision, 10)
@@ -79,6 +79,16 @@ func appendGrants(b []byte, all []Grant) ([]byte, error) {
 		b = append(appendNumber(b, `,"slot":`, g.Slot), '}')
 	}
 	return append(b, ']'), nil
+}
+
+// appendRef appends the text of a Ref as JSON.
+func appendRef(b []byte, r Ref) []byte {
+	if r == (Ref{}) {
+		return append(b, `""`...)
+	}
+	b = appendText(b, r.Session)
+	b = strconv.AppendUint(append(b[:len(b)-1], '.'), r.ID, 10) // in place of the quotation mark
+	return append(b, '"')
 }
 
 // appendText appends a text as JSON.
