@@ -10,7 +10,7 @@ import (
 // guardedGroup is the engine of one pass if the gate's engine is a lockkeeper.GroupCommitter. It
 // leaves rare calls, which look at claims before or report acts afterwards, to the plain methods.
 type guardedGroup struct {
-	*guarded
+	guarded
 	group lockkeeper.GroupCommitter
 }
 
@@ -57,7 +57,7 @@ func (e *guardedGroup) BeginOpen(ctx context.Context, s lockkeeper.Session, w lo
 // openCommit counts the answer to BeginOpen.
 type openCommit struct {
 	lockkeeper.Commit
-	opening *limits.Opening
+	opening limits.Opening
 	lease   lockkeeper.Lease
 	refused error // the decision, if it is a refusal
 }
@@ -134,7 +134,7 @@ func (e *guardedGroup) BeginRenew(ctx context.Context, k lockkeeper.Key) (lockke
 	if err != nil {
 		return lockkeeper.Lease{}, nil, err
 	}
-	c := renewCommit{engine: e.guarded, name: k.Session, key: key}
+	c := renewCommit{engine: &e.guarded, name: k.Session, key: key}
 	if e.usage != nil {
 		c.session, c.generation = e.usage.Renewing(k.Session)
 	}
@@ -191,7 +191,7 @@ func (e *guardedGroup) BeginEnd(ctx context.Context, k lockkeeper.Key, ending lo
 	if err != nil {
 		return nil, err
 	}
-	c := endCommit{engine: e.guarded, counts: e.ending(k.Session), key: key, ending: ending}
+	c := endCommit{engine: &e.guarded, counts: e.ending(k.Session), key: key, ending: ending}
 	c.Commit, c.refused = e.group.BeginEnd(ctx, key, ending)
 	if c.Commit == nil {
 		c.settled(nil)
@@ -208,7 +208,7 @@ func (e *guardedGroup) BeginLeave(ctx context.Context, k lockkeeper.Key, id uint
 		return lockkeeper.Status{}, nil, err
 	}
 	c := endCommit{
-		engine: e.guarded,
+		engine: &e.guarded,
 		counts: e.ending(k.Session),
 		key:    key,
 		ending: lockkeeper.Ending{Kind: lockkeeper.Leave},
@@ -219,7 +219,8 @@ func (e *guardedGroup) BeginLeave(ctx context.Context, k lockkeeper.Key, id uint
 		c.settled(nil)
 		return e.names.status(st), nil, e.names.err(c.refused)
 	}
-	return e.names.status(st), &c, e.names.err(c.refused)
+	later := c // so that c stays on the stack if there is no commit
+	return e.names.status(st), &later, e.names.err(c.refused)
 }
 
 // endCommit counts the answer to an ending of the session's own.

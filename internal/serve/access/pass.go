@@ -108,16 +108,21 @@ func (p *Pass) Usage() *limits.Identity { return p.admission.usage }
 // Engine returns the gate's engine as this identity may use it. It answers as promptly as that
 // one, and is a lockkeeper.GroupCommitter if that one is. Closing it has no effect.
 func (p *Pass) Engine() lockkeeper.Engine {
+	if group, ok := p.admission.gate.engine.(lockkeeper.GroupCommitter); ok {
+		return &guardedGroup{p.guarded(), group}
+	}
+	e := p.guarded()
+	return &e
+}
+
+func (p *Pass) guarded() guarded {
 	a := p.admission
-	e := &guarded{pass: *p, engine: a.gate.engine}
+	e := guarded{pass: *p, engine: a.gate.engine}
 	if a.gate.counts || a.name != "" {
 		e.usage = a.usage
 	}
 	if a.name != "" {
 		e.names = names{prefix: a.name + ":"}
-	}
-	if group, ok := a.gate.engine.(lockkeeper.GroupCommitter); ok {
-		return &guardedGroup{e, group}
 	}
 	return e
 }

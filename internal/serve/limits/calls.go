@@ -247,20 +247,20 @@ type Opening struct {
 
 // Opening counts a session before it is attached for ttl, and the claim that w describes. After an
 // error it has counted nothing.
-func (i *Identity) Opening(session string, ttl time.Duration, w *lockkeeper.Want, q *Quota) (*Opening, error) {
+func (i *Identity) Opening(session string, ttl time.Duration, w *lockkeeper.Want, q *Quota) (Opening, error) {
 	s, generation, err := i.Attaching(session, ttl, q)
 	if err != nil {
-		return nil, err
+		return Opening{}, err
 	}
 	if _, err = i.claiming(lockkeeper.Key{Session: session}, w, q, 1); err != nil {
 		s.Attached(&lockkeeper.Lease{}, generation, err)
-		return nil, err
+		return Opening{}, err
 	}
-	return &Opening{s, generation, w.ID}, nil
+	return Opening{s, generation, w.ID}, nil
 }
 
 // Opened applies the answer, a lease with the status of the claim.
-func (o *Opening) Opened(lease *lockkeeper.Lease, err error) {
+func (o Opening) Opened(lease *lockkeeper.Lease, err error) {
 	o.session.opened(lease, o.id, err)
 	o.session.Attached(lease, o.generation, err)
 	var st lockkeeper.Status

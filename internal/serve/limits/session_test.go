@@ -34,7 +34,7 @@ func attaches(t *testing.T, i *Identity, epoch uint64, claims ...lockkeeper.Stat
 }
 
 // opening begins a call that opens the session s with claim 1, which may wait.
-func opening(t *testing.T, i *Identity) *Opening {
+func opening(t *testing.T, i *Identity) Opening {
 	t.Helper()
 	w := lockkeeper.Want{ID: 1, Wait: lockkeeper.Forever, Targets: []lockkeeper.Target{{Path: "a"}}}
 	o, err := i.Opening("s", time.Minute, &w, &Quota{})
