@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -47,12 +48,12 @@ func (a *API) checkHost(r *http.Request) error {
 		return nil
 	}
 	host, ip := hostOf(r)
-	loopback := strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+	loopback := strings.EqualFold(host, "localhost") || ip.IsLoopback()
 	listed := slices.ContainsFunc(a.options.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
 	switch {
 	case listed, here.IP.IsLoopback() && loopback:
 		return nil
-	case !here.IP.IsLoopback() && ip != nil:
+	case !here.IP.IsLoopback() && ip.IsValid():
 		return nil
 	case !here.IP.IsLoopback() && len(a.options.Hosts) == 0 && isOwnName(host):
 		return nil
@@ -68,14 +69,19 @@ func (a *API) checkHost(r *http.Request) error {
 	}}
 }
 
-// hostOf returns the host that a request names, without its port, and its IP address if it is one.
-func hostOf(r *http.Request) (string, net.IP) {
+// hostOf returns the host that a request names, without its port, and its IP address if it is one;
+// an address with a zone is none.
+func hostOf(r *http.Request) (string, netip.Addr) {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	host = strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), ".")
-	return host, net.ParseIP(host)
+	ip, err := netip.ParseAddr(host)
+	if err != nil || ip.Zone() != "" {
+		return host, netip.Addr{}
+	}
+	return host, ip.Unmap()
 }
 
 // isOwnName reports whether a name certainly belongs to this network: the name of this machine, or
@@ -90,7 +96,7 @@ func isOwnName(host string) bool {
 func (a *API) admit(c *call) (*access.Pass, error) {
 	r := c.r
 	shown := access.Credentials{From: r.RemoteAddr}
-	if lines := r.Header.Values("Authorization"); len(lines) > 0 {
+	if lines := r.Header["Authorization"]; len(lines) > 0 {
 		scheme, token, _ := strings.Cut(lines[0], " ")
 		token = strings.TrimSpace(token)
 		bearer := strings.EqualFold(scheme, "Bearer")

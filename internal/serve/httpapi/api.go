@@ -82,6 +82,8 @@ type call struct {
 	received time.Time     // durations in the answer count from here (R12)
 	answered bool          // the header is written
 	variable string        // the value of the variable of its route
+
+	connection *connection // nil if its server is not the API's own
 }
 
 // engine returns the gate's engine with the rights of the caller.
@@ -159,7 +161,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// This bounds unread bodies, too: net/http reads their rest. It fails only in tests.
 		_ = http.NewResponseController(w).SetReadDeadline(c.received.Add(bodyTimeout))
 	}
-	if connection := connectionOf(r); connection != nil && !connection.isKnown() {
+	if c.connection = connectionOf(r); c.connection != nil && !c.connection.isKnown() {
 		w.Header().Set("Connection", "close") // until a client authenticates
 	}
 	if err := a.serve(c); err != nil {
@@ -191,8 +193,10 @@ func (a *API) serve(c *call) error {
 		found.plain.ServeHTTP(c.w, c.r)
 		return nil
 	}
-	if parent := c.r.Header.Get("Traceparent"); parent != "" && a.options.Trace != nil {
-		c.r = c.r.WithContext(a.options.Trace(c.r.Context(), parent))
+	if a.options.Trace != nil {
+		if parent := c.r.Header.Get("Traceparent"); parent != "" {
+			c.r = c.r.WithContext(a.options.Trace(c.r.Context(), parent))
+		}
 	}
 	if !found.body && c.r.ContentLength != 0 {
 		return lockkeeper.Invalid("%s takes no body", found.pattern)
@@ -202,14 +206,13 @@ func (a *API) serve(c *call) error {
 
 // attribute counts the connection for the caller, and keeps it open for further requests.
 func (c *call) attribute() error {
-	connection := connectionOf(c.r)
-	if connection == nil {
+	if c.connection == nil {
 		return nil
 	}
-	if err := connection.attribute(c.pass.Usage()); err != nil {
+	if err := c.connection.attribute(c.pass.Usage()); err != nil {
 		return err
 	}
-	c.w.Header().Del("Connection")
+	delete(c.w.Header(), "Connection")
 	return nil
 }
 
@@ -260,18 +263,20 @@ func (s *served) matches(path string) (variable string, ok bool) {
 func (a *API) route(c *call) (*served, error) {
 	r := c.r
 	path := strings.TrimPrefix(r.URL.Path, "/")
-	var allowed []string
 	for i := range a.routes {
 		s := &a.routes[i]
-		variable, ok := s.matches(path)
-		if !ok {
-			continue
-		}
 		if s.method == "" || s.method == r.Method || s.method == http.MethodGet && r.Method == http.MethodHead {
-			c.variable = variable
-			return s, nil
+			if variable, ok := s.matches(path); ok {
+				c.variable = variable
+				return s, nil
+			}
 		}
-		allowed = append(allowed, s.method)
+	}
+	var allowed []string
+	for i := range a.routes {
+		if _, ok := a.routes[i].matches(path); ok {
+			allowed = append(allowed, a.routes[i].method)
+		}
 	}
 	if allowed != nil {
 		return nil, methodError(r.Method, allowed)

@@ -32,7 +32,7 @@ func (c *call) ref(m *mistakes) lockkeeper.Ref {
 
 // key returns the Idempotency-Key; "" if there is none.
 func (c *call) key(m *mistakes) string {
-	lines := c.r.Header.Values("Idempotency-Key")
+	lines := c.r.Header["Idempotency-Key"]
 	switch {
 	case len(lines) == 0:
 		return ""
@@ -90,7 +90,7 @@ func (c *call) obtain(t *claimSession, want lockkeeper.Want, p *poll) error {
 		err = errGone
 	}
 	if err == nil {
-		c.w.Header().Set("Location", "/v1/claims/"+t.Ref().String())
+		c.w.Header()["Location"] = []string{"/v1/claims/" + t.Ref().String()}
 		err = c.writeClaim(createdStatus(&now.Status), now)
 	}
 	if err != nil && !t.keyed() {
@@ -140,9 +140,9 @@ func (c *call) claimJSON(now *observation) ([]byte, error) {
 	if err != nil || now.Renewed.IsZero() {
 		return append(text, '\n'), err
 	}
-	ttl, err := (seconds(max(0, now.Renewed.Sub(c.received)) + now.TTL)).MarshalJSON()
-	text = append(append(text[:len(text)-1], `,"ttl":`...), ttl...)
-	return append(text, '}', '\n'), err
+	ttl := seconds(max(0, now.Renewed.Sub(c.received)) + now.TTL)
+	text = ttl.append(append(text[:len(text)-1], `,"ttl":`...))
+	return append(text, '}', '\n'), nil
 }
 
 // lookAtClaim is GET /v1/claims/{claim}. It renews nothing.

@@ -33,9 +33,11 @@ func (m *mistakes) addf(format string, args ...any) {
 
 // add adds the error of a check; err may be nil.
 func (m *mistakes) add(err error) {
+	if err == nil {
+		return
+	}
 	var e *lockkeeper.Error
 	switch {
-	case err == nil:
 	case errors.As(err, &e) && e.Err == lockkeeper.ErrInvalid:
 		m.addf("%s", e.Detail)
 	case m.other == nil:

@@ -152,9 +152,10 @@ var nosniff = []string{"nosniff"} // shared by all answers; nobody changes it
 // sendCached is sendBytes with a Cache-Control.
 func (c *call) sendCached(status int, media string, text []byte, caching string) error {
 	header := c.w.Header()
-	header.Set("Content-Type", media)
-	header.Set("Content-Length", strconv.Itoa(len(text)))
-	header.Set("Cache-Control", caching)
+	values := [...]string{media, strconv.Itoa(len(text)), caching} // one allocation; Header.Set makes three
+	header["Content-Type"] = values[0:1:1]
+	header["Content-Length"] = values[1:2:2]
+	header["Cache-Control"] = values[2:3:3]
 	header["X-Content-Type-Options"] = nosniff
 	to := http.NewResponseController(c.w)
 	_ = to.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only in tests
@@ -196,9 +197,11 @@ func quoted(text string) string {
 type seconds time.Duration
 
 // MarshalJSON implements json.Marshaler.
-func (s seconds) MarshalJSON() ([]byte, error) {
+func (s seconds) MarshalJSON() ([]byte, error) { return s.append(nil), nil }
+
+// append appends the JSON of s to b.
+func (s seconds) append(b []byte) []byte {
 	micros := time.Duration(s).Microseconds()
-	b := make([]byte, 0, len("-9223372036.854775"))
 	if micros < 0 {
 		b, micros = append(b, '-'), -micros
 	}
@@ -206,10 +209,10 @@ func (s seconds) MarshalJSON() ([]byte, error) {
 	b = strconv.AppendInt(b, micros/perSecond, 10)
 	fraction := micros % perSecond
 	if fraction == 0 {
-		return b, nil
+		return b
 	}
 	at := len(b)
 	b = strconv.AppendInt(b, perSecond+fraction, 10) // a 1, and six digits
 	b[at] = '.'
-	return bytes.TrimRight(b, "0"), nil
+	return bytes.TrimRight(b, "0")
 }

@@ -11,6 +11,9 @@ import (
 // withoutQueue returns the error of a claim that did not want to wait: it was in no queue, so it
 // has no position and no timeout. Other errors stay as they are.
 func withoutQueue(err error) error {
+	if err == nil {
+		return nil
+	}
 	var e *lockkeeper.Error
 	if !errors.As(err, &e) || e.Err != lockkeeper.ErrNotAcquired || e.Reason != lockkeeper.TimedOut {
 		return err

@@ -178,13 +178,13 @@ func (c *call) read() ([]byte, error) {
 			text = append(text, rest...)
 		}
 	}
-	var over *http.MaxBytesError
-	switch {
-	case errors.As(err, &over):
-		return nil, tooLarge()
-	case err != nil:
+	if err != nil {
+		if _, over := errors.AsType[*http.MaxBytesError](err); over {
+			return nil, tooLarge()
+		}
 		return nil, lockkeeper.Invalid("the body is incomplete: %s", err)
-	case !utf8.Valid(text):
+	}
+	if !utf8.Valid(text) {
 		return nil, lockkeeper.Invalid("the body is not UTF-8")
 	}
 	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // it must not end a long poll
