@@ -314,8 +314,7 @@ var mutants = []mutant{
 	},
 	{
 		"a leader of a cluster takes a copy of a call for another call", "engine/quorumlock/internal/replica/leader.go",
-		`!r.lead.arrivals.of(m.From, m.Incarnation).first(m.Attempt)`,
-		`!r.lead.arrivals.of(m.From, m.Incarnation).first(m.Attempt) && m.Incarnation == 0`,
+		`return r.lead.arrivals.first(m)`, `return r.lead.arrivals.first(m) || m.Incarnation > 0`,
 		"engine/quorumlock/internal/replica TestSimulationOfLateCopies",
 	},
 	{

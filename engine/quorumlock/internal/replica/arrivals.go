@@ -4,12 +4,16 @@ import "slices"
 
 // arrivals are the calls that have reached a leader since it was elected, so that it decides about each
 // of them once. A leader takes only calls that were sent to it for its term. So all copies of a call come
-// to this one memory, and the next leader needs none of it.
+// to this one memory, and the next leader needs none of it. A node keeps it after it has led, because it
+// refuses what it never had in that term, and nothing else.
 type arrivals map[uint64][]*window // by node; of one node by process, the latest one last
 
 // mostProcesses bounds the processes of a node that a leader remembers. A copy of a call would have to
 // be late by this many starts of its node, all under one leader, to be decided twice.
 const mostProcesses = 64
+
+// first notes that a call arrives, and reports whether it is certain that it never arrived before.
+func (a arrivals) first(m *Message) bool { return a.of(m.From, m.Incarnation).first(m.Attempt) }
 
 // of returns the window of a process.
 func (a arrivals) of(node, incarnation uint64) *window {

@@ -21,11 +21,12 @@
 // call (R16). A call has a deadline too, so it gets exactly one answer, whatever is lost.
 //
 // A call is sent to one node for one term, with a number. The node takes it only if it leads in that
-// term, and takes each number once. So a call is in one entry at most, and in none after it was
-// refused or denied, however often and late its message arrives. A call that repeats it is another
-// one, so a command may be applied twice, or late. R16 and the epochs of sessions make that harmless,
-// also after the table has forgotten the claim, because the key states the lowest open id. A client
-// that is denied the repetition of a claim therefore ends the claim before it forgets the id.
+// term, and takes each number once. A node that leads no longer refuses no number that it may have taken.
+// So a call is in one entry at most, and in none after it was refused or denied, however often and late
+// its message arrives. A call that repeats it is another one, so a command may be applied twice, or late.
+// R16 and the epochs of sessions make that harmless, also after the table has forgotten the claim,
+// because the key states the lowest open id. A client that is denied the repetition of a claim therefore
+// ends the claim before it forgets the id.
 //
 // A node outside the configuration of the log gets nothing of the log: its calls wait until the leader
 // adds it.

@@ -46,6 +46,12 @@ type leadership struct {
 	settling  bool    // a change of the policy is in the log, and not applied
 }
 
+// former is the latest term in which this node led, after that. Its zero value is none.
+type former struct {
+	term     uint64
+	arrivals arrivals
+}
+
 type queued struct {
 	origin  origin
 	attempt uint64
@@ -76,6 +82,9 @@ func (r *Replica) followLeader() {
 	}
 	if leader != r.lead.leader || status.GetTerm() != r.lead.term {
 		lost := r.lead.queue
+		if r.lead.leading {
+			r.led = former{r.lead.term, r.lead.arrivals}
+		}
 		r.lead = leadership{
 			leader: leader, term: status.GetTerm(), leading: leader == r.config.ID, arrivals: make(arrivals),
 		}
@@ -123,7 +132,7 @@ func (r *Replica) receiveCall(m *Message) {
 		From: m.To, To: m.From, Incarnation: m.Incarnation, Call: m.Call, Attempt: m.Attempt,
 	}
 	leads := r.lead.leading && m.Term == r.lead.term
-	if leads && m.From != r.config.ID && !r.lead.arrivals.of(m.From, m.Incarnation).first(m.Attempt) {
+	if m.From != r.config.ID && !r.firstArrival(m, leads) {
 		return
 	}
 	q, rest, err := cutRequest(m.Request)
@@ -156,6 +165,18 @@ func (r *Replica) receiveCall(m *Message) {
 	default:
 		r.out.Sends = append(r.out.Sends, refusal)
 	}
+}
+
+// firstArrival notes that a call of another node arrives, and reports whether it is certain that it never
+// arrived before while this node led in its term. Otherwise it may be in the log, and is not refused.
+func (r *Replica) firstArrival(m *Message, leads bool) bool {
+	switch {
+	case leads:
+		return r.lead.arrivals.first(m)
+	case r.led.term > 0 && m.Term == r.led.term:
+		return r.led.arrivals.first(m)
+	}
+	return m.Term > max(r.led.term, r.began)
 }
 
 // mayPropose reports whether this node is a ready leader that keeps up with its own proposals.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/raft/v3/raftpb"
+
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 	"github.com/lockkeeper/lockkeeper/table"
@@ -299,19 +301,43 @@ func TestLateCopyOfADeniedCallIsNotMade(t *testing.T) {
 	}
 }
 
-// A leader of another term, which has not denied the call itself, refuses the copy: it was sent to
-// another leader.
-func TestNextLeaderRefusesCopiesOfDeniedCalls(t *testing.T) {
+// After a restart a node does not know the calls that it had as a leader: it takes no copy of them, and does
+// not say that it does not have them.
+func TestRestartedNodeIgnoresCopiesOfDeniedCalls(t *testing.T) {
 	l, copied := eveAtLast(t, 1)
 	l.start(2)
 	l.elect()
-	sends := l.receiveCopy(copied)
-	if len(sends) != 1 || sends[0].Kind != kindNotLeading {
-		t.Errorf("a copy is answered by %+v, want that this node does not lead", sends)
+	for _, s := range l.receiveCopy(copied) {
+		t.Errorf("a copy is answered by %+v", s)
 	}
 	l.sync()
 	if l.Table().Open("eve:1") {
 		t.Error("the denied call is made")
+	}
+}
+
+// A node that no longer leads refuses the calls of its former term that it never had. A copy of one that
+// it had may not be refused, for the entry with the call may still be applied.
+func TestFormerLeaderRefusesOnlyWhatItNeverHad(t *testing.T) {
+	l := newLone(t)
+	l.elect()
+	had, never := l.sentBy2(1, Caller{}, attach("a")), l.sentBy2(2, Caller{}, attach("b"))
+	if sends := l.receiveCopy(had); len(sends) > 0 {
+		t.Fatalf("the leader answers a call at once by %+v", sends)
+	}
+	heartbeat := &pb.Message{
+		Type: pb.MsgHeartbeat.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(l.lead.term + 1),
+	}
+	if l.receiveCopy(Message{From: 2, To: 1, Raft: heartbeat}); l.lead.leading {
+		t.Fatal("it still leads")
+	}
+	if sends := l.receiveCopy(never); len(sends) != 1 || sends[0].Kind != kindNotLeading || sends[0].Call != 2 {
+		t.Errorf("a call that it never had is answered by %+v", sends)
+	}
+	for _, copied := range []Message{had, never} {
+		if sends := l.receiveCopy(copied); len(sends) > 0 {
+			t.Errorf("a copy of call %d is answered by %+v", copied.Call, sends)
+		}
 	}
 }
 

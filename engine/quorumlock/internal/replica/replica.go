@@ -92,6 +92,8 @@ type Replica struct {
 	calls   calls
 	reads   reads
 	lead    leadership
+	led     former
+	began   uint64 // the term in which this process began: the one before it may have led until then
 	writes  writes
 	hashes  hashes
 	conf    *pb.ConfState // the configuration, as applied
@@ -118,7 +120,7 @@ func New(c Config, state State, now time.Duration) (*Replica, error) {
 	if c.Rules.Latest == 0 {
 		c.Rules = tableRules
 	}
-	r := &Replica{config: c, boot: now, now: now}
+	r := &Replica{config: c, boot: now, now: now, began: state.HardState.GetTerm()}
 	r.storage = storage{raft.NewMemoryStorage(), r}
 	if err := r.load(&state); err != nil {
 		return nil, err
