@@ -26,9 +26,21 @@ func TestCompare(t *testing.T) {
 	eachSequence(t, testmode.Pick(5_000, 400_000), difference)
 }
 
+// TestCompareBroad is TestCompare with claims beside each other in the tree.
+func TestCompareBroad(t *testing.T) {
+	eachOf(t, testmode.Pick(1_000, 100_000), model.GenerateBroad, difference)
+}
+
 // eachSequence looks for a sequence in which differs finds something, shrinks it
 // to a short story and prints it with the command that replays it.
 func eachSequence(t *testing.T, n int, differs func([]table.Command) string) {
+	t.Helper()
+	eachOf(t, n, model.Generate, differs)
+}
+
+// eachOf is eachSequence for the sequences that generate makes.
+func eachOf(t *testing.T, n int, generate func(seed uint64, n int) []table.Command,
+	differs func([]table.Command) string) {
 	t.Helper()
 	seeds := make(chan uint64)
 	var found atomic.Bool
@@ -36,7 +48,7 @@ func eachSequence(t *testing.T, n int, differs func([]table.Command) string) {
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
 			for seed := range seeds {
-				all := model.Generate(seed, commands)
+				all := generate(seed, commands)
 				if differs(all) == "" || found.Swap(true) {
 					continue
 				}

@@ -15,8 +15,13 @@ import (
 //
 // A key or an attach without an epoch means the latest one of its session: the
 // player of the commands fills it in (story.Runner does). noEpoch means none.
-func Generate(seed uint64, n int) []table.Command {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), sent: make(map[lockkeeper.Ref]lockkeeper.Want),
+func Generate(seed uint64, n int) []table.Command { return generate(seed, n, paths) }
+
+// GenerateBroad is Generate over a tree in which several paths are below one.
+func GenerateBroad(seed uint64, n int) []table.Command { return generate(seed, n, broadPaths) }
+
+func generate(seed uint64, n int, paths []lockkeeper.Path) []table.Command {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), paths: paths, sent: make(map[lockkeeper.Ref]lockkeeper.Want),
 		last: make(map[string]uint64), ends: make(map[string]time.Duration), ttls: make(map[string]time.Duration),
 		leases: make(map[string]uint64)}
 	g.taste = tastes[g.IntN(len(tastes))]
@@ -56,10 +61,13 @@ var tastes = []taste{
 var (
 	sessions = []string{"a", "b", "c", "d"}
 	paths    = []lockkeeper.Path{"t", "t/u", "t/u/v", "w", "w/x"}
+
+	broadPaths = []lockkeeper.Path{"t", "t/k", "t/k/l", "t/u", "t/u/v", "t/u/y", "t/z"}
 )
 
 type generator struct {
 	*rand.Rand
+	paths []lockkeeper.Path
 	taste taste
 	now   time.Duration
 	sent  map[lockkeeper.Ref]lockkeeper.Want // the latest want of each claim
@@ -225,7 +233,7 @@ func (g *generator) ending(session string) lockkeeper.Ending {
 		if g.percent(15) {
 			return lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: lockkeeper.Root}
 		}
-		return lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: paths[g.IntN(len(paths))]}
+		return lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: g.paths[g.IntN(len(g.paths))]}
 	}
 	if g.percent(25) {
 		return lockkeeper.Ending{Kind: lockkeeper.Lapsed, Lapse: g.lapse(session, g.own(session))}
@@ -255,8 +263,8 @@ func (g *generator) lapse(session string, id uint64) lockkeeper.Lapse {
 func (g *generator) want(id uint64) lockkeeper.Want {
 	if g.percent(g.taste.freezes) {
 		w := lockkeeper.Want{ID: id, Freeze: g.pick(1, 3, 5, 20) * time.Second, Label: lockkeeper.Label{As: "op"}}
-		for _, i := range g.Perm(len(paths))[:1+g.IntN(6)/5] {
-			w.Targets = append(w.Targets, lockkeeper.Target{Path: paths[i], Mode: lockkeeper.ModeExclusive})
+		for _, i := range g.Perm(len(g.paths))[:1+g.IntN(6)/5] {
+			w.Targets = append(w.Targets, lockkeeper.Target{Path: g.paths[i], Mode: lockkeeper.ModeExclusive})
 		}
 		if g.percent(15) {
 			w.Targets[0].Path = lockkeeper.Root
@@ -330,8 +338,8 @@ func (g *generator) targets() []lockkeeper.Target {
 		n++
 	}
 	var all []lockkeeper.Target
-	for _, i := range g.Perm(len(paths))[:n] {
-		all = append(all, g.target(paths[i]))
+	for _, i := range g.Perm(len(g.paths))[:n] {
+		all = append(all, g.target(g.paths[i]))
 	}
 	if g.percent(20) { // all of one mode, so that it can be converted
 		for i := range all {
