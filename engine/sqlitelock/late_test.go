@@ -85,3 +85,23 @@ func TestLoneHolderIsNotifiedOfItsLongestHold(t *testing.T) {
 		t.Errorf("after that it looks every %s, want that it rests", pause)
 	}
 }
+
+// If a reading fails that a write to a session file has caused, nobody causes another one. So the engine of a
+// lone holder tries again soon.
+func TestLoneHolderReadsAgainAfterFailure(t *testing.T) {
+	e := openReal(t, file(t))
+	k := attach(t, e, "a", time.Hour, nil)
+	claim(t, e, k, exclusive(1, "db"))
+	var rests, failed time.Duration
+	if err := e.call(bounded(t), true, func(*transaction) {
+		e.files.watchNow()
+		cache := e.cache
+		rests, e.cache = e.pause(), nil
+		failed, e.cache = e.pause(), cache
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if rests < time.Minute || failed > pollUnwatched {
+		t.Errorf("it looks every %s, and again after %s if that has failed", rests, failed)
+	}
+}

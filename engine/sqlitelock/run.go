@@ -270,7 +270,7 @@ func (e *Engine) pause() time.Duration {
 	switch {
 	case waits || watched:
 		poll = min(poll, pollWatching)
-	case len(e.bounds) == 0:
+	case len(e.bounds) == 0 && (e.cache != nil || e.local.Len() == 0):
 		return poll
 	}
 	if waits && e.files.unwatched || watched && !e.files.log {
