@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockkeeper/lockkeeper/internal/duration"
 	"github.com/lockkeeper/lockkeeper/internal/pki"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
@@ -69,7 +68,7 @@ func (a *app) newTokenNew(o *tokenOptions) *cobra.Command {
 		Args: a.checkedAlone(func(_ *cobra.Command, args []string) { o.oneName(a, args) }),
 		RunE: verb(func(*cobra.Command, []string) error { return a.tokenNew(o) }),
 	}
-	addSpan(cmd, &a.bad, &o.expires, "expires", 0, "the token expires at the end of the day D from now (default: never)")
+	addSpan(cmd, &a.bad, &o.expires, "expires", 0, "the token expires D from now (default: never)")
 	cmd.Flags().StringVar(&o.note, "note", "", "`TEXT` for people, such as where the token is kept")
 	return cmd
 }
@@ -137,7 +136,7 @@ func (a *app) tokenNew(o *tokenOptions) error {
 	secret, digest := access.NewToken()
 	token := access.Token{Name: o.name, Digest: digest, Created: time.Now(), Note: o.note}
 	if o.expires > 0 {
-		token.Expires = time.Now().Add(o.expires + duration.Day) // to the end of that day
+		token.Expires = token.Created.Add(o.expires)
 	}
 	if err := pki.AddToken(path, token); err != nil {
 		return err
@@ -145,6 +144,9 @@ func (a *app) tokenNew(o *tokenOptions) error {
 	fmt.Fprintln(a.stdout, secret)
 	fmt.Fprintf(a.stderr, "lk: the token is not shown again; its digest is in %s. Start servers with "+
 		"--tokens %s\n", path, path)
+	if o.expires > 0 {
+		fmt.Fprintf(a.stderr, "lk: it expires at %s\n", rowOf(token).Expires)
+	}
 	return nil
 }
 
@@ -202,7 +204,7 @@ func rowOf(t access.Token) tokenRow {
 		Note:    t.Note,
 	}
 	if !t.Expires.IsZero() {
-		r.Expires, r.Expired = t.Expires.Format(time.DateOnly), time.Now().After(t.Expires)
+		r.Expires, r.Expired = t.Expires.UTC().Format(time.RFC3339), !time.Now().Before(t.Expires)
 	}
 	return r
 }

@@ -25,7 +25,7 @@ type Token struct {
 	Name    string    // of the identity
 	Digest  Digest    // SHA-256 of the secret
 	Created time.Time // a date, UTC, for people
-	Expires time.Time // a date: invalid from its beginning on, UTC; zero: never
+	Expires time.Time // a second: invalid from its beginning on, UTC; zero: never
 	Note    string    // for people, such as the holder's name
 }
 
@@ -56,13 +56,16 @@ const (
 	maxTokenLine = 1024 // bytes
 )
 
-const expiresField = "expires="
+const (
+	expiresField = "expires="
+	expiresForm  = "2006-01-02T15:04:05Z" // UTC
+)
 
 // String is the token's line in a file of tokens, without an end of line.
 func (t Token) String() string {
 	line := t.Name + " " + t.Digest.String() + " " + t.Created.UTC().Format(time.DateOnly)
 	if !t.Expires.IsZero() {
-		line += " " + expiresField + t.Expires.UTC().Format(time.DateOnly)
+		line += " " + expiresField + t.Expires.UTC().Format(expiresForm)
 	}
 	if t.Note != "" {
 		line += " " + t.Note
@@ -74,18 +77,19 @@ func (t *Token) expired(now time.Time) bool { return !t.Expires.IsZero() && !now
 
 // ParseTokens reads a file of tokens. Each line has
 //
-//	NAME SHA256-IN-HEX CREATED [expires=DATE] [NOTE]
+//	NAME SHA256-IN-HEX CREATED [expires=TIME] [NOTE]
 //
-// with dates such as 2026-11-22; a line that begins with # is a comment. If there are mistakes, one
-// ErrInvalid lists them all with their line numbers, and no token counts.
+// CREATED is a date such as 2026-11-22, and TIME a time such as 2026-11-22T15:04:05Z, or a date, which
+// means its beginning. A line that begins with # is a comment. If there are mistakes, one ErrInvalid
+// lists the first of them with their line numbers, and no token counts.
 func ParseTokens(r io.Reader) ([]Token, error) {
 	var tokens []Token
 	var c complaints
-	const mostComplaints = 20
+	const mostComplaints = 5 // a file that has no tokens is wrong in each line
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxTokenLine)
 	n := 0
-	for lines.Scan() && len(c.wrong) < mostComplaints {
+	for len(c.wrong) < mostComplaints && lines.Scan() {
 		n++
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || line[0] == '#' {
@@ -106,6 +110,9 @@ func ParseTokens(r io.Reader) ([]Token, error) {
 		c.addf("line %d has more than %d bytes", n+1, maxTokenLine-1)
 	case err != nil:
 		return nil, fmt.Errorf("reading tokens: %w", err)
+	}
+	if len(c.wrong) == mostComplaints {
+		c.addf("the lines after it were not read")
 	}
 	if err := c.err(); err != nil {
 		return nil, err
@@ -140,13 +147,13 @@ func parseToken(line string) (Token, error) {
 		return t, err
 	}
 	if word, after := field(rest); strings.HasPrefix(word, expiresField) {
-		if t.Expires, err = parseDate("expires", word[len(expiresField):]); err != nil {
+		if t.Expires, err = parseExpiry(word[len(expiresField):]); err != nil {
 			return t, err
 		}
 		rest = after
 	}
 	if word, _ := field(rest); strings.Contains(word, "=") {
-		return t, fmt.Errorf("the field %q is unknown: after the date there may be %sDATE, then a note that does not "+
+		return t, fmt.Errorf("the field %q is unknown: after the date there may be %sTIME, then a note that does not "+
 			"begin so", cut(word), expiresField)
 	}
 	t.Note = rest
@@ -166,6 +173,19 @@ func parseDate(what, text string) (time.Time, error) {
 	at, err := time.Parse(time.DateOnly, text)
 	if err != nil || at.IsZero() {
 		return time.Time{}, fmt.Errorf("%s %q is not a date such as 2026-11-22", what, cut(text))
+	}
+	return at, nil
+}
+
+// parseExpiry reads the time from which on a token is invalid: a second, or a date.
+func parseExpiry(text string) (time.Time, error) {
+	at, err := time.Parse(expiresForm, text)
+	if err != nil {
+		at, err = time.Parse(time.DateOnly, text)
+	}
+	at = at.Truncate(time.Second) // time.Parse accepts fractions
+	if err != nil || at.IsZero() {
+		return time.Time{}, fmt.Errorf("expires %q is not a time such as 2026-11-22T15:04:05Z, nor a date", cut(text))
 	}
 	return at, nil
 }

@@ -58,6 +58,8 @@ func TestParseTokens(t *testing.T) {
 		"ci " + someDigest + " 2026-13-01":                                 "created",
 		"ci " + someDigest + " 2026-11-22 expires=":                        "expires",
 		"ci " + someDigest + " 2026-11-22 expires=2026-02-30":              "expires",
+		"ci " + someDigest + " 2026-11-22 expires=2026-11-22T25:00:00Z":    "expires",
+		"ci " + someDigest + " 2026-11-22 expires=2026-11-22T15:04:05":     "such as 2026-11-22T15:04:05Z",
 		"ci " + someDigest + " 2026-11-22 expire=2027-01-01":               `"expire=2027-01-01" is unknown`,
 		"ci " + someDigest + " 2026-11-22 admin=yes":                       "unknown",
 		"ci " + someDigest + " 2026-11-22 expires=2027-01-01 a=b":          "unknown",
@@ -77,6 +79,11 @@ func TestParseTokens(t *testing.T) {
 			t.Errorf("%.80q: the message tells too much: %v", line, err)
 		}
 	}
+	wrong := strings.Repeat("root:x:0:0:root:/root:/bin/bash\n", 40)
+	if _, err := access.ParseTokens(strings.NewReader(wrong)); err == nil || strings.Count(err.Error(), "line ") != 5 ||
+		!strings.HasSuffix(err.Error(), "the lines after it were not read") {
+		t.Errorf("a file of something else: %v, want five lines and that there may be more", err)
+	}
 	if _, err := access.ParseTokens(iotest.ErrReader(errors.New("no disk"))); err == nil ||
 		errors.Is(err, lockkeeper.ErrInvalid) {
 		t.Errorf("a file that can't be read: %v", err)
@@ -91,9 +98,20 @@ func TestParseTokens(t *testing.T) {
 	}
 }
 
+// A token that shall last an hour does not last until the end of its day.
+func TestTokenExpiresWithinADay(t *testing.T) {
+	at := time.Date(2026, 11, 22, 15, 4, 5, 0, time.UTC)
+	made := access.Token{Name: "ci", Created: at.Add(-time.Hour), Expires: at, Note: "a note"}
+	tokens, err := access.ParseTokens(strings.NewReader(made.String()))
+	if err != nil || len(tokens) != 1 || !tokens[0].Expires.Equal(at) || tokens[0].Note != "a note" {
+		t.Errorf("%q: %+v (%v), want that it expires at %s", made, tokens, err, at)
+	}
+}
+
 // Tokens that are parsed, written and parsed again stay the same.
 func FuzzParseTokens(f *testing.F) {
 	f.Add([]byte("ci " + someDigest + " 2026-11-22 expires=2027-01-31 a note\n# x\n"))
+	f.Add([]byte("ci " + someDigest + " 2026-11-22 expires=2027-01-31T15:04:05.5Z a note"))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		tokens, err := access.ParseTokens(bytes.NewReader(file))
 		if err != nil {
