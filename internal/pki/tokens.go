@@ -110,6 +110,10 @@ func readFile(path string) ([]byte, error) {
 // replaceFile replaces a file by text, atomically. When it returns nil, the file is on disk.
 func replaceFile(path string, text []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*")
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("can't write %s: this user may not make files in its directory (%w): use another user, or another "+
+			"directory", path, fs.ErrPermission)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package pki
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,5 +75,21 @@ func TestInvalidTokenFileIsNotChanged(t *testing.T) {
 	}
 	if text, _ := os.ReadFile(file); string(text) != "nonsense\n" {
 		t.Errorf("the file was changed to %q", text)
+	}
+}
+
+// A user who may not write learns which file and why, and no name that exists for a moment.
+func TestUnwritableDirectoryIsNamed(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everywhere")
+	}
+	folder := t.TempDir()
+	if err := os.Chmod(folder, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(folder, "tokens")
+	err := AddToken(file, newToken("ci"))
+	if !errors.Is(err, fs.ErrPermission) || !strings.HasPrefix(err.Error(), "can't write "+file+": this user may not make") {
+		t.Errorf("got %v, want that this user may not make files there", err)
 	}
 }
