@@ -23,11 +23,19 @@ func TestErrorsArePrintedInWords(t *testing.T) {
 		{fmt.Errorf("--engine: %w", &lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
 			Cause: fmt.Errorf("%w (is there a server?)", refused)}),
 			"--engine: can't be reached: 127.0.0.1:7420: connection refused (is there a server?)"},
+		{&lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: errors.Join(refused, nowhere)},
+			"can't be reached: 127.0.0.1:7420: connection refused; no such host"},
 		{&lockkeeper.Error{
 			Err:    lockkeeper.ErrUnavailable,
 			Detail: "the database can't be used",
 			Cause:  nowhere,
 		}, "can't be reached: no such host"},
+		{&lockkeeper.Error{
+			Err:    lockkeeper.ErrDenied,
+			Detail: "DIR belongs to another user: run this as the user of the server",
+			Cause: &net.OpError{Op: "dial", Net: "unix", Addr: &net.UnixAddr{Name: "DIR/control.sock", Net: "unix"},
+				Err: os.NewSyscallError("connect", syscall.EACCES)},
+		}, "denied: DIR belongs to another user: run this as the user of the server: DIR/control.sock: permission denied"},
 		{&lockkeeper.Error{
 			Op:     "enqueue",
 			Path:   "other",

@@ -24,12 +24,20 @@ func reason(e *lockkeeper.Error) string {
 	detail := e.Detail
 	if e.Cause != nil {
 		cause := words(e.Cause)
-		if dial := dialFailure(e.Cause); dial != nil { // "dial tcp ADDRESS: connect: connection refused"
+		// Several servers have an error each, in a line each.
+		dials := dialFailures(e.Cause)
+		if len(dials) > 1 {
+			cause = strings.ReplaceAll(cause, "\n", "; ")
+		}
+		for _, dial := range dials { // "dial tcp ADDRESS: connect: connection refused"
 			why := innermost(dial).Error()
 			if dial.Addr != nil {
 				why = dial.Addr.String() + ": " + why
 			}
-			cause, detail = strings.Replace(cause, dial.Error(), why, 1), "can't be reached"
+			cause = strings.Replace(cause, dial.Error(), why, 1)
+			if !errors.Is(e.Err, lockkeeper.ErrDenied) { // there the detail has the remedy
+				detail = "can't be reached"
+			}
 		}
 		detail = strings.TrimPrefix(detail+": "+cause, ": ")
 	}
@@ -52,11 +60,20 @@ func reason(e *lockkeeper.Error) string {
 	return e.Error()
 }
 
-// dialFailure returns the failed dial in the chain of err, or nil.
-func dialFailure(err error) *net.OpError {
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" {
-		return dial
+// dialFailures returns the failed dials that err wraps.
+func dialFailures(err error) []*net.OpError {
+	if dial, ok := err.(*net.OpError); ok && dial.Op == "dial" {
+		return []*net.OpError{dial}
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return dialFailures(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var all []*net.OpError
+		for _, one := range e.Unwrap() {
+			all = append(all, dialFailures(one)...)
+		}
+		return all
 	}
 	return nil
 }
