@@ -83,8 +83,7 @@ func didYouMean(root *cobra.Command, word string) string {
 	if say := habitSays(word); say != "" {
 		return ": " + say
 	}
-	root.SuggestionsMinimumDistance = 2
-	names := root.SuggestionsFor(word)
+	names := similar(root, word)
 	for _, c := range root.Commands() {
 		if c.IsAdditionalHelpTopicCommand() && strings.HasPrefix(c.Name(), word) {
 			names = append(names, "help "+c.Name())
@@ -95,6 +94,17 @@ func didYouMean(root *cobra.Command, word string) string {
 	}
 	slices.Sort(names)
 	return ": did you mean lk " + strings.Join(slices.Compact(names), ", or lk ") + "?"
+}
+
+// similar returns the names of subcommands that word may stand for: those within one edit, else those
+// within two.
+func similar(c *cobra.Command, word string) []string {
+	var names []string
+	for c.SuggestionsMinimumDistance = 1; c.SuggestionsMinimumDistance <= 2 && len(names) == 0; {
+		names = c.SuggestionsFor(word)
+		c.SuggestionsMinimumDistance++
+	}
+	return names
 }
 
 // writeUsage writes the part of help after the description: the verbs of lk itself, the examples and

@@ -40,8 +40,7 @@ func likeFlag(cmd *cobra.Command, name string) string {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
 	})
-	names.SuggestionsMinimumDistance = 2
-	like := names.SuggestionsFor(name)
+	like := similar(&names, name)
 	if len(like) == 0 {
 		return ""
 	}
