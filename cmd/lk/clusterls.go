@@ -89,7 +89,7 @@ func clusterLine(s *lockkeeper.ClusterStatus) string {
 	if s.Failed != "" {
 		return fmt.Sprintf("%s: %s", text, s.Failed)
 	}
-	text += fmt.Sprintf(": %s of a majority of %d reached", plural(s.Live, "voter"), s.Majority)
+	text += fmt.Sprintf(": %s reached, %d needed", plural(s.Live, "voter"), s.Majority)
 	if s.Leader == "" {
 		text += "; none leads"
 	} else {

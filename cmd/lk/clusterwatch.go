@@ -16,8 +16,12 @@ func (s *service) followCluster() {
 		_, changed := s.node.Nodes()
 		s.health.Changed()
 		if now := s.node.Cluster(); now.Leader != leader && now.Leader != "" {
+			said := "the cluster has another leader"
+			if leader == "" {
+				said = "the cluster has a leader"
+			}
 			leader = now.Leader
-			s.log.Info("the cluster has another leader", "leader", leader, "term", now.Term, "applied", now.Applied)
+			s.log.Info(said, "leader", leader, "term", now.Term, "applied", now.Applied)
 		}
 		select {
 		case <-changed:
@@ -42,7 +46,7 @@ func (s *service) clusterConcern() func() lockkeeper.Finding {
 func clusterFinding(s *lockkeeper.ClusterStatus) lockkeeper.Finding {
 	f := lockkeeper.Finding{
 		Check:  "cluster",
-		Detail: fmt.Sprintf("%s: %s of a majority of %d reached", s.State, plural(s.Live, "voter"), s.Majority),
+		Detail: fmt.Sprintf("%s: %s reached, %d needed", s.State, plural(s.Live, "voter"), s.Majority),
 	}
 	switch {
 	case s.State != lockkeeper.NodeReady:

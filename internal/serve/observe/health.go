@@ -190,6 +190,9 @@ func (h *Health) probe() lockkeeper.Finding {
 	if err != nil {
 		h.last.Grade, h.last.Detail = lockkeeper.Broken, err.Error()
 		h.last.Remedy = "see to the disk, or the database, that keeps the locks"
+		if h.concerns.Cluster != nil {
+			h.last.Remedy = "lk cluster ls on this machine says what to do"
+		}
 	}
 	h.at = time.Now()
 	return h.last

@@ -129,6 +129,23 @@ level=INFO msg=recovered check=certificate
 	})
 }
 
+// A node of a cluster that finds no leader is no matter of its disk.
+func TestRemedyOfANodeIsTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &sick{Engine: memlock.New()}
+		broken := errors.New("no node of the cluster leads now")
+		e.err.Store(&broken)
+		for want, c := range map[string]Concerns{
+			"see to the disk": {},
+			"lk cluster ls":   {Cluster: func() lockkeeper.Finding { return lockkeeper.Finding{Check: "cluster"} }},
+		} {
+			if f := NewHealth(e, c).probe(); !strings.Contains(f.Remedy, want) {
+				t.Errorf("remedy %q, want %q", f.Remedy, want)
+			}
+		}
+	})
+}
+
 // However often it is asked, the engine is asked once a second.
 func TestReadyIsNoLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
