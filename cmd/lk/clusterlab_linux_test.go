@@ -66,7 +66,12 @@ func needLab(t *testing.T) {
 // alone (badnet.Alone).
 func newLab(t *testing.T, n int) *lab {
 	t.Helper()
-	l := &lab{T: t, dir: t.TempDir()}
+	dir, err := os.MkdirTemp("", "lab") // t.TempDir has long names, and a node's folder has a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l := &lab{T: t, dir: dir}
 	l.ok(os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0))
 	for i := range n {
 		at := &labNode{
