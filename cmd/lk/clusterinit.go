@@ -83,15 +83,6 @@ func (a *app) clusterInit(ctx context.Context, o *clusterOptions, c quorumlock.C
 	if err := quorumlock.Found(folder, c, from); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stderr, "lk: %s has the first node of a new cluster, %q; to run it: lk serve%s\n", folder, c.Name,
-		o.dataFlag(folder))
+	a.sayFirstNode(o, folder, &c)
 	return nil
-}
-
-// dataFlag returns the flag that names the folder, after a space; "" if it is the default.
-func (o *clusterOptions) dataFlag(folder string) string {
-	if usual, err := defaultNodeFolder(); err == nil && usual == folder {
-		return ""
-	}
-	return " --data " + folder
 }

@@ -93,7 +93,6 @@ func (a *app) clusterRecover(ctx context.Context, o *recoverOptions) error {
 		return err
 	}
 	fmt.Fprint(a.stdout, report)
-	fmt.Fprintf(a.stderr, "lk: %s has the first node of a new cluster, %q; to run it: lk serve%s\n", to, o.config.Name,
-		o.dataFlag(to))
+	a.sayFirstNode(o.clusterOptions, to, &o.config)
 	return nil
 }

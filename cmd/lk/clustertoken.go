@@ -109,8 +109,7 @@ func (a *app) joinTokenNew(ctx context.Context, o *joinTokenOptions) error {
 	} else if err := writeSecret(o.out, ask, &text); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stderr, "lk: one node can join by this token within %s: lk serve --join FILE --peers ADDR, on its "+
-		"machine; keep the token secret until then\n", duration.Text(o.life))
+	a.sayJoin(ctx, o)
 	return nil
 }
 

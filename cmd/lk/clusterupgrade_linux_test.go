@@ -54,7 +54,12 @@ func newUpgraded(t *testing.T, program string) *upgraded {
 			address:  fmt.Sprintf("127.251.%d.%d", os.Getpid()%250+1, i+1), // of this process alone
 		}
 		u.nodes[i] = n
-		t.Cleanup(n.kill)
+		t.Cleanup(func() {
+			n.kill()
+			if t.Failed() {
+				t.Logf("%s:\n%s", n.name, n.log())
+			}
+		})
 		if i == 0 {
 			n.lk("cluster", "init", "--name", n.name, "--peers", n.address)
 			n.start(program)
@@ -238,11 +243,6 @@ func TestClusterOfRealServersIsUpgraded(t *testing.T) {
 	last.terminate()
 	last.start(next)
 	soon(t, "the later program is back", func() bool { return u.whole(last) })
-	if t.Failed() {
-		for _, n := range u.nodes {
-			t.Logf("%s:\n%s", n.name, n.log())
-		}
-	}
 }
 
 // checkLoad ends the load: its history has no fault, nothing was lost, and nothing stays held.

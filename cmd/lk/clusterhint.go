@@ -1,0 +1,103 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
+)
+
+// sayFirstNode says that the folder has the first node of a new cluster, and the command that runs it:
+// where clients on other machines reach it, if other nodes do.
+func (a *app) sayFirstNode(o *clusterOptions, folder string, c *quorumlock.Config) {
+	fmt.Fprintf(a.stderr, "lk: %s has the first node of a new cluster, %q\n", folder, c.Name)
+	run := "lk serve" + o.dataFlag(folder)
+	host, _, _ := net.SplitHostPort(c.Listen)
+	ip, err := netip.ParseAddr(host)
+	if err != nil || ip.IsUnspecified() {
+		host = ""
+	}
+	listen := " --listen " + net.JoinHostPort(host, strconv.Itoa(serverPort))
+	switch {
+	case err == nil && (host == "127.0.0.1" || ip == netip.IPv6Loopback()): // lk serve listens there by itself
+		fmt.Fprintf(a.stderr, "lk: to run it: %s\n", run)
+	case err == nil && ip.IsLoopback():
+		fmt.Fprintf(a.stderr, "lk: to run it: %s\n", run+listen)
+	default:
+		fmt.Fprintf(a.stderr, "lk: to run it, with --tokens, --tls-cert and --tls-key in place of --insecure if clients "+
+			"must authenticate: %s\n", run+listen+" --insecure")
+	}
+}
+
+// sayJoin says how a node joins by a new token, which is in the file.
+func (a *app) sayJoin(ctx context.Context, o *joinTokenOptions) {
+	fmt.Fprintf(a.stderr, "lk: one node can join by this token within %s; keep it secret until then\n",
+		duration.Text(o.life))
+	run := "lk serve --join " + cmp.Or(o.out, "FILE")
+	if flags := o.neighbourFlags(ctx); flags != "" {
+		fmt.Fprintf(a.stderr, "lk: to run that node on this machine: %s\n", run+flags)
+		return
+	}
+	fmt.Fprintf(a.stderr, "lk: to run that node on its machine, with its address for ADDR, and with this server's "+
+		"--tokens, --tls-cert and --tls-key in place of --insecure if it has them: %s --peers ADDR --listen ADDR:%d "+
+		"--insecure\n", run, serverPort)
+}
+
+// neighbourFlags returns the flags of a further node on this machine, after a space: its folder, name and
+// addresses, which no other node has, nor one that may join by another token; "" if the nodes are on
+// several machines.
+func (o *joinTokenOptions) neighbourFlags(ctx context.Context) string {
+	var s lockkeeper.ClusterStatus
+	var tokens []quorumlock.TokenStatus
+	folder, err := o.folder()
+	if err != nil || o.ask(ctx, statusVerb, nil, &s) != nil || o.ask(ctx, tokensVerb, nil, &tokens) != nil {
+		return ""
+	}
+	own := slices.IndexFunc(s.Nodes, func(n lockkeeper.NodeStatus) bool { return n.Name == s.Node })
+	if own < 0 {
+		return ""
+	}
+	at, err := netip.ParseAddrPort(s.Nodes[own].Address)
+	if err != nil || !at.Addr().IsLoopback() {
+		return ""
+	}
+	clients, err := netip.ParseAddrPort(s.Nodes[own].Clients)
+	if err != nil {
+		clients = at
+	}
+	number := len(s.Nodes)
+	for _, t := range tokens {
+		if t.UsedBy == "" && t.Left > 0 {
+			number++
+		}
+	}
+	for ; ; number++ {
+		name := fmt.Sprint("node", number)
+		peers := netip.AddrPortFrom(at.Addr(), uint16(peerPort+number-1)).String()
+		// 7421 is the port for HTTP of the first node.
+		listen := netip.AddrPortFrom(clients.Addr(), uint16(serverPort+2*(number-1))).String()
+		taken := func(n lockkeeper.NodeStatus) bool {
+			return n.Name == name || n.Address == peers || n.Address == listen || n.Clients == listen
+		}
+		if !slices.ContainsFunc(s.Nodes, taken) {
+			data := filepath.Join(filepath.Dir(folder), name)
+			return fmt.Sprintf(" --data %s --name %s --peers %s --listen %s", data, name, peers, listen)
+		}
+	}
+}
+
+// dataFlag returns the flag that names the folder, after a space; "" if it is the default.
+func (o *clusterOptions) dataFlag(folder string) string {
+	if usual, err := defaultNodeFolder(); err == nil && usual == folder {
+		return ""
+	}
+	return " --data " + folder
+}
