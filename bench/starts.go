@@ -77,15 +77,25 @@ func (p *plan) runStarts(ctx context.Context, dir string) (all []*start, size in
 	return all, info.Size(), nil
 }
 
-// build builds a program without symbols and without C, as releases are.
+// build builds a program without symbols and without C, as releases are, and copies it, as installing does.
+// The linker writes its file by a mapping, which leaves single pages in the cache of the kernel; a copy has larger
+// pieces there, which take fewer steps to map. Starts of the linker's file take 1.2 to 1.4 times the processor time.
 func build(ctx context.Context, dir, to, pkg string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", to, pkg)
+	linked := to + ".linked"
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", linked, pkg)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s can't be built: %w\n%s", pkg, err, out)
 	}
-	return nil
+	program, err := os.ReadFile(linked)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(linked); err != nil {
+		return err
+	}
+	return os.WriteFile(to, program, 0o700)
 }
 
 // timeStart returns the milliseconds that a command takes.
