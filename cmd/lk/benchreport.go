@@ -122,7 +122,7 @@ func (r *benchReport) object(o *outcome) outcomeJSON {
 	}
 	for i, n := range o.Took.BySteps() {
 		if n > 0 {
-			object.Histogram = append(object.Histogram, stepJSON{load.Steps[i].Seconds(), n})
+			object.Histogram = append(object.Histogram, stepJSON{load.Steps()[i].Seconds(), n})
 		}
 	}
 	return object

@@ -60,7 +60,7 @@ func (l look) draw(to io.Writer, outcomes []*outcome) {
 
 func (l look) drawBeside(to io.Writer, outcomes []*outcome) {
 	width := max(min((l.width-scaleWidth)/len(outcomes)-gap, widestColumn), 1)
-	begin, end := len(load.Steps), 0
+	begin, end := len(load.Steps()), 0
 	counts := make([][]uint64, len(outcomes))
 	heads := make([]string, len(outcomes))
 	for i, o := range outcomes {
@@ -77,7 +77,7 @@ func (l look) drawBeside(to io.Writer, outcomes []*outcome) {
 				bars[i] = l.bar(column[at], slices.Max(column), width)
 			}
 		}
-		row(to, load.Steps[at].String(), bars)
+		row(to, load.Steps()[at].String(), bars)
 	}
 }
 

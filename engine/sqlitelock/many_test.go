@@ -100,7 +100,7 @@ func TestRowsAreFoundByIndex(t *testing.T) {
 		oldestKnown: "all", purgeClaims: "all", purgeSessions: "all", purgeFreezes: "all", trimHoldTimes: "all",
 	}
 	err := e.call(bounded(t), true, func(*transaction) {
-		for s, text := range statementTexts {
+		for s, text := range statementTexts() {
 			if word, _, _ := strings.Cut(text, " "); word == "BEGIN" || word == "COMMIT" || word == "ROLLBACK" {
 				continue
 			}

@@ -65,7 +65,7 @@ func (db *database) writeAhead() error {
 
 // prepare prepares all statements.
 func (db *database) prepare() error {
-	for i, text := range statementTexts {
+	for i, text := range statementTexts() {
 		stmt, err := db.conn.PrepareContext(context.Background(), text)
 		if err != nil {
 			return fmt.Errorf("statement %d: %w", i, err)

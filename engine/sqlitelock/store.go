@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -44,50 +45,53 @@ const (
 	statements
 )
 
-var statementTexts = [statements]string{
-	beginImmediate: "BEGIN IMMEDIATE",
-	beginDeferred:  "BEGIN",
-	commit:         "COMMIT",
-	rollback:       "ROLLBACK",
+// statementTexts are made when a file is opened: most starts of lk open none.
+var statementTexts = sync.OnceValue(func() [statements]string {
+	return [statements]string{
+		beginImmediate: "BEGIN IMMEDIATE",
+		beginDeferred:  "BEGIN",
+		commit:         "COMMIT",
+		rollback:       "ROLLBACK",
 
-	readMeta: `SELECT layout, version, purged, purge_ns, boot_id, base_ns, now_ns, fences, tickets, epochs, changes
+		readMeta: `SELECT layout, version, purged, purge_ns, boot_id, base_ns, now_ns, fences, tickets, epochs, changes
 		FROM meta`,
-	insertMeta: `INSERT INTO meta (one, layout, version, purged, purge_ns, boot_id, base_ns, now_ns, fences,
+		insertMeta: `INSERT INTO meta (one, layout, version, purged, purge_ns, boot_id, base_ns, now_ns, fences,
 		tickets, epochs, changes)
 		VALUES (1, ?, 0, 0, 0, ?, ?, 0, 0, 0, 0, 0)`,
-	updateMeta: `UPDATE meta SET version = ?, purged = ?, purge_ns = ?, boot_id = ?,
+		updateMeta: `UPDATE meta SET version = ?, purged = ?, purge_ns = ?, boot_id = ?,
 		base_ns = ?, now_ns = ?, fences = ?, tickets = ?, epochs = ?, changes = ?`,
 
-	readSessions: "SELECT " + rows.SessionColumns +
-		", file, opened, version FROM sessions WHERE version > ? AND (? OR state <> 'closed')",
-	writeSession: upsert("sessions", "id", rows.SessionColumns+", file, opened, closed_ns, version"),
-	writeStated:  `UPDATE sessions SET acked = ?, lowest_open = ?, version = ? WHERE id = ?`,
-	closeSession: `UPDATE sessions SET state = 'closed', file = '', closed_ns = ?, version = ? WHERE id = ?`,
+		readSessions: "SELECT " + rows.SessionColumns +
+			", file, opened, version FROM sessions WHERE version > ? AND (? OR state <> 'closed')",
+		writeSession: upsert("sessions", "id", rows.SessionColumns+", file, opened, closed_ns, version"),
+		writeStated:  `UPDATE sessions SET acked = ?, lowest_open = ?, version = ? WHERE id = ?`,
+		closeSession: `UPDATE sessions SET state = 'closed', file = '', closed_ns = ?, version = ? WHERE id = ?`,
 
-	readClaims: "SELECT " + rows.ClaimColumns + ", version FROM claims WHERE version > ?",
-	readNeeded: "SELECT " + rows.ClaimColumns + ", version FROM claims WHERE version > ? AND (state <> 'ended' " +
-		"OR session IN (SELECT id FROM sessions WHERE state <> 'closed'))",
-	writeClaim: replace("claims", rows.ClaimColumns+", version"),
+		readClaims: "SELECT " + rows.ClaimColumns + ", version FROM claims WHERE version > ?",
+		readNeeded: "SELECT " + rows.ClaimColumns + ", version FROM claims WHERE version > ? AND (state <> 'ended' " +
+			"OR session IN (SELECT id FROM sessions WHERE state <> 'closed'))",
+		writeClaim: replace("claims", rows.ClaimColumns+", version"),
 
-	readFreezes: "SELECT " + rows.FreezeColumns + ", state, ended_ns, version FROM freezes WHERE version > ?",
-	writeFreeze: replace("freezes", rows.FreezeColumns+", state, ended_ns, version"),
-	thawFreeze:  `UPDATE freezes SET state = 'thawed', ended_ns = ?, version = ? WHERE path = ?`,
+		readFreezes: "SELECT " + rows.FreezeColumns + ", state, ended_ns, version FROM freezes WHERE version > ?",
+		writeFreeze: replace("freezes", rows.FreezeColumns+", state, ended_ns, version"),
+		thawFreeze:  `UPDATE freezes SET state = 'thawed', ended_ns = ?, version = ? WHERE path = ?`,
 
-	readHoldTimes:  "SELECT " + rows.HoldTimeColumns + " FROM hold_times WHERE version > ?",
-	writeHoldTime:  upsert("hold_times", "path", rows.HoldTimeColumns+", version"),
-	forgetHoldTime: `DELETE FROM hold_times WHERE path = ?`,
-	trimHoldTimes: `DELETE FROM hold_times WHERE path IN (SELECT path FROM hold_times
+		readHoldTimes:  "SELECT " + rows.HoldTimeColumns + " FROM hold_times WHERE version > ?",
+		writeHoldTime:  upsert("hold_times", "path", rows.HoldTimeColumns+", version"),
+		forgetHoldTime: `DELETE FROM hold_times WHERE path = ?`,
+		trimHoldTimes: `DELETE FROM hold_times WHERE path IN (SELECT path FROM hold_times
 		ORDER BY at_ns DESC, path DESC LIMIT -1 OFFSET ?)`,
 
-	oldestKnown: `SELECT max(
+		oldestKnown: `SELECT max(
 		(SELECT coalesce(max(version), 0) FROM claims WHERE state = 'ended' AND max(forget_ns, unacked_ns) <= ?1
 		AND changed_ns <= ?2),
 		(SELECT coalesce(max(version), 0) FROM sessions WHERE state = 'closed' AND closed_ns <= ?3),
 		(SELECT coalesce(max(version), 0) FROM freezes WHERE state = 'thawed' AND ended_ns <= ?3))`,
-	purgeClaims:   `DELETE FROM claims WHERE state = 'ended' AND max(forget_ns, unacked_ns) <= ?1 AND changed_ns <= ?2`,
-	purgeSessions: `DELETE FROM sessions WHERE state = 'closed' AND closed_ns <= ?`,
-	purgeFreezes:  `DELETE FROM freezes WHERE state = 'thawed' AND ended_ns <= ?`,
-}
+		purgeClaims:   `DELETE FROM claims WHERE state = 'ended' AND max(forget_ns, unacked_ns) <= ?1 AND changed_ns <= ?2`,
+		purgeSessions: `DELETE FROM sessions WHERE state = 'closed' AND closed_ns <= ?`,
+		purgeFreezes:  `DELETE FROM freezes WHERE state = 'thawed' AND ended_ns <= ?`,
+	}
+})
 
 // replace returns the statement that writes a row in place of the row with the same key.
 func replace(name, columns string) string {

@@ -10,33 +10,32 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// columns are the names of the columns of a table, and which of them are numbers.
+// columns are the names of the columns of a table, and which of them are numbers. The lists below are data
+// of the program: a map or a call would be made at every start of a program that links this package.
 type columns struct {
 	names   string
-	numbers map[string]bool
+	numbers []string
 }
 
 var (
-	sessionColumns = columns{rows.SessionColumns + ", process, attempt, version",
-		numbers("ttl_ns deadline_ns promise_ns epoch last_lease acked lowest_open version")}
-	claimsColumns = columns{rows.ClaimColumns + ", inside_session, inside_id",
-		numbers("id priority ticket fence arrived_ns granted_ns wait_ns bound_ns notified_ns " +
-			"ended_ns forget_ns unacked_ns change_no changed_ns inside_id")}
-	targetColumns   = columns{"path, class, rank, ticket, session, id, mode", numbers("class rank ticket id mode")}
-	keyOfClaims     = columns{"session, id", claimsColumns.numbers}
-	keyOfTargets    = columns{"path, class, rank, ticket, session, id", targetColumns.numbers}
-	freezeColumns   = columns{rows.FreezeColumns, numbers("claim since_ns until_ns")}
-	holdTimeColumns = columns{rows.HoldTimeColumns, numbers("estimate_ns at_ns")}
-	wakeupColumns   = columns{"process, session, id, sent_ns", numbers("id sent_ns")}
-)
+	sessionNumbers = []string{"ttl_ns", "deadline_ns", "promise_ns", "epoch", "last_lease", "acked", "lowest_open",
+		"version"}
+	claimNumbers = []string{"id", "priority", "ticket", "fence", "arrived_ns", "granted_ns", "wait_ns", "bound_ns",
+		"notified_ns", "ended_ns", "forget_ns", "unacked_ns", "change_no", "changed_ns", "inside_id"}
+	targetNumbers   = []string{"class", "rank", "ticket", "id", "mode"}
+	freezeNumbers   = []string{"claim", "since_ns", "until_ns"}
+	holdTimeNumbers = []string{"estimate_ns", "at_ns"}
+	wakeupNumbers   = []string{"id", "sent_ns"}
 
-func numbers(names string) map[string]bool {
-	set := make(map[string]bool)
-	for _, name := range strings.Fields(names) {
-		set[name] = true
-	}
-	return set
-}
+	sessionColumns  = columns{rows.SessionColumns + ", process, attempt, version", sessionNumbers}
+	claimsColumns   = columns{rows.ClaimColumns + ", inside_session, inside_id", claimNumbers}
+	targetColumns   = columns{"path, class, rank, ticket, session, id, mode", targetNumbers}
+	keyOfClaims     = columns{"session, id", claimNumbers}
+	keyOfTargets    = columns{"path, class, rank, ticket, session, id", targetNumbers}
+	freezeColumns   = columns{rows.FreezeColumns, freezeNumbers}
+	holdTimeColumns = columns{rows.HoldTimeColumns, holdTimeNumbers}
+	wakeupColumns   = columns{"process, session, id, sent_ns", wakeupNumbers}
+)
 
 // but returns the names without keys.
 func (c columns) but(keys ...string) []string {

@@ -239,7 +239,7 @@ func (d mysqlDialect) latchRows(all []stripe) statement {
 	for i, s := range all {
 		keys[i] = []any{s.row}
 	}
-	from, args := d.byKey("latches", columns{"n", numbers("n")}, keys)
+	from, args := d.byKey("latches", columns{"n", []string{"n"}}, keys)
 	return statement{text: patiently("count(*) FROM " + from + mode), args: args, each: func(scan scanner) error {
 		locked := 0
 		if err := scan(&locked); err != nil {
@@ -258,7 +258,7 @@ func (d mysqlDialect) byKey(in string, key columns, keys [][]any) (from string, 
 	var types, equal []string
 	for i, name := range key.but() {
 		kind, value := "VARCHAR(512) CHARACTER SET utf8mb4", fmt.Sprint("k.k", i)
-		if key.numbers[name] {
+		if slices.Contains(key.numbers, name) {
 			kind = "BIGINT"
 		}
 		types = append(types, fmt.Sprintf("k%d %s PATH '$[%d]'", i, kind, i))

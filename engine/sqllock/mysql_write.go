@@ -20,7 +20,7 @@ func (d mysqlDialect) hold(all []session) []statement {
 		keys[i] = []any{all[i].ID, all[i].version}
 		moved[i] = []any{all[i].ID, all[i].Acked, all[i].LowestOpen}
 	}
-	from, args := d.byKey("sessions", columns{"id, version", numbers("version")}, keys)
+	from, args := d.byKey("sessions", columns{"id, version", []string{"version"}}, keys)
 	list, _ := json.Marshal(moved) // they are strings and numbers
 	return []statement{{
 		text: patiently("IF(count(*) = ?, 1, (SELECT 1 UNION ALL SELECT 2)) FROM " + from + " FOR UPDATE"),
@@ -152,7 +152,7 @@ func (d mysqlDialect) removeWakeups(_ string, wakeups []int) []statement {
 	for _, n := range wakeups {
 		keys = append(keys, []any{int64(n)})
 	}
-	all := append(d.begin(patience{latchPatience, idleFirst}), d.remove("wakeups", columns{"n", numbers("n")}, keys)...)
+	all := append(d.begin(patience{latchPatience, idleFirst}), d.remove("wakeups", columns{"n", []string{"n"}}, keys)...)
 	return append(all, d.commit())
 }
 

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,7 +40,7 @@ func (c columns) arrays(all [][]any) (from string, args []any) {
 	var casts []string
 	for i, name := range strings.Split(c.names, ", ") {
 		kind, column := "text", any(nil)
-		if c.numbers[name] {
+		if slices.Contains(c.numbers, name) {
 			kind, column = "bigint", columnOf[int64](all, i)
 		} else {
 			column = columnOf[string](all, i)

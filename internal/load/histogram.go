@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -73,13 +74,13 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return 0
 }
 
-// Steps are the bounds of coarse histograms: 100 ns, 200 ns, 500 ns, 1 µs, and so on for a day.
-var Steps = func() (steps []time.Duration) {
+// Steps returns the bounds of coarse histograms: 100 ns, 200 ns, 500 ns, 1 µs, and so on for a day.
+var Steps = sync.OnceValue(func() (steps []time.Duration) {
 	for unit := 100 * time.Nanosecond; unit < 24*time.Hour; unit *= 10 {
 		steps = append(steps, unit, 2*unit, 5*unit)
 	}
 	return steps
-}()
+})
 
 // BySteps returns how many durations exceed the step before and not this one, for each of Steps up to
 // the last that has any.
@@ -89,8 +90,8 @@ func (h *Histogram) BySteps() []uint64 {
 		if n == 0 {
 			continue
 		}
-		at, _ := slices.BinarySearch(Steps, middleOf(i))
-		at = min(at, len(Steps)-1)
+		at, _ := slices.BinarySearch(Steps(), middleOf(i))
+		at = min(at, len(Steps())-1)
 		for len(counts) <= at {
 			counts = append(counts, 0)
 		}
