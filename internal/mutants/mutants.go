@@ -97,6 +97,18 @@ var mutants = []mutant{
 		"internal/model TestCompare",
 	},
 	{
+		"nodes of a cluster describe one deadlock differently, and stop", "table/deadlock.go",
+		`sortClaims(idle) //`,
+		`_ = idle //`,
+		"table TestDeadlockIsDescribedAlike",
+	},
+	{
+		"a node of a cluster refuses a call that is in the log", "engine/quorumlock/internal/replica/leader.go",
+		`return r.led.arrivals.first(m)`,
+		`return true`,
+		"engine/quorumlock/internal/replica TestFormerLeaderRefusesOnlyWhatItNeverHad",
+	},
+	{
 		"the grant of a soft claim completes no deadlock", "table/grant.go",
 		`t.blockingWaits > 0 && c.want.WriterPolicy == lockkeeper.Soft) && t.mayAffectDeadlock(c) {`,
 		`t.blockingWaits < 0) && t.blockingWaits < 0 {`,
