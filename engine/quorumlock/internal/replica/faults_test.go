@@ -270,20 +270,24 @@ func (w *world) heal() {
 	}
 }
 
-// operate is what the surroundings of a leader do for the configuration, by package voters.
+// operate is what the surroundings of a leader do for the configuration, by package voters. As in the
+// product, the leader's process decides by what it sees at that moment, also after a pause.
 func (w *world) operate() {
 	w.after(500*time.Millisecond, w.operate)
 	leader := w.leader()
-	if leader.replica == nil || len(leader.replica.Peers()) == 0 {
+	if leader.replica == nil {
 		return
 	}
-	if w.profile.learners {
-		w.addLearner(leader)
-		return
-	}
-	policy := voters.Policy{Voters: w.profile.voters, Grace: 3 * time.Second}
-	members := w.members(leader)
 	leader.input(0, func(r *Replica) {
+		if len(r.Peers()) == 0 {
+			return
+		}
+		members := w.members(leader)
+		if w.profile.learners {
+			w.addLearner(leader, members)
+			return
+		}
+		policy := voters.Policy{Voters: w.profile.voters, Grace: 3 * time.Second}
 		c, ok := voters.Next(policy, members, leader.id)
 		if ok && r.Change(leader.clock.read(), c, nodeSetting(r, c)) == nil {
 			w.saw("voters: " + c.Kind.String())
@@ -326,8 +330,8 @@ func nodeSetting(r *Replica, c voters.Change) Setting {
 
 // addLearner adds a machine that is outside as a learner, and removes an id whose disk is lost. The
 // voters stay.
-func (w *world) addLearner(leader *machine) {
-	for _, m := range w.members(leader) {
+func (w *world) addLearner(leader *machine, members []voters.Member) {
+	for _, m := range members {
 		c := voters.Change{Kind: voters.Add, ID: m.ID}
 		switch {
 		case m.Retired:
@@ -335,7 +339,7 @@ func (w *world) addLearner(leader *machine) {
 		case m.Role != voters.Outside:
 			continue
 		}
-		leader.input(0, func(r *Replica) { _ = r.Change(leader.clock.read(), c, nodeSetting(r, c)) })
+		_ = leader.replica.Change(leader.clock.read(), c, nodeSetting(leader.replica, c))
 		return
 	}
 }

@@ -140,6 +140,32 @@ func TestSimulationOfOtherSizes(t *testing.T) {
 	}
 }
 
+// A single voter that should not vote any more pauses, and the node that would replace it loses its disk
+// meanwhile. When the voter goes on it must not give its vote to the id that is gone: two voters of
+// which one never comes back can't commit anything.
+func TestLeaderThatPausedDoesNotPromoteALostNode(t *testing.T) {
+	w := newWorld(t, profile{machines: 2, voters: 1, clients: 3}, 1)
+	w.run(10 * time.Second)
+	leader, spare := w.machines[0], w.machines[1]
+	w.pause(leader, 5*time.Second)
+	w.run(3 * time.Second)
+	w.leave(leader, 4*time.Second)
+	w.run(time.Second)
+	former := spare.id
+	if w.loseDisk(spare); spare.id == former {
+		t.Fatal("the spare node has its disk")
+	}
+	w.run(20 * time.Second)
+	w.heal()
+	w.run(10 * time.Second)
+	if s := w.leader().replica.Status(); !s.Ready || len(s.Voters) != 1 {
+		t.Errorf("after the pause: %+v", s)
+	}
+	for _, fault := range w.judge.verdict() {
+		t.Error(fault)
+	}
+}
+
 // Claims also take holds away. The judge of histories then knows less about counts and order.
 func TestSimulationOfSteals(t *testing.T) {
 	p := usual
