@@ -137,9 +137,8 @@ func (g *Gate) Admit(c Credentials) (*Pass, error) {
 }
 
 func (g *Gate) admit(c *Credentials) (*admission, error) {
-	now := time.Now()
 	g.mu.RLock()
-	cr, _, err := g.policy.admits(c, now)
+	cr, _, err := g.policy.authenticates(c)
 	a := g.admissions[cr]
 	g.mu.RUnlock()
 	if err != nil {
@@ -150,7 +149,7 @@ func (g *Gate) admit(c *Credentials) (*admission, error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	cr, r, err := g.policy.admits(c, now) // the policy may have changed
+	cr, r, err := g.policy.admits(c) // the policy may have changed
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func (g *Gate) watch(a *admission) {
 		defer g.mu.Unlock()
 		switch r := a.rights.Load(); {
 		case r == nil:
-		case r.expired(time.Now()):
+		case r.expired():
 			g.withdraw(a)
 		default:
 			g.watch(a)
@@ -74,7 +74,7 @@ func (g *Gate) withdraw(a *admission) {
 func (g *Gate) expire(a *admission) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if r := a.rights.Load(); r != nil && r.expired(time.Now()) {
+	if r := a.rights.Load(); r != nil && r.expired() {
 		g.withdraw(a)
 	}
 }
@@ -82,7 +82,7 @@ func (g *Gate) expire(a *admission) {
 // current returns what the identity may do now, or an ErrDenied if a is withdrawn.
 func (a *admission) current() (*rights, error) {
 	r := a.rights.Load()
-	if r != nil && r.expired(time.Now()) { // the timer has not fired yet
+	if r != nil && r.expired() { // the timer has not fired yet
 		a.gate.expire(a)
 		r = a.rights.Load()
 	}

@@ -67,58 +67,63 @@ const longestToken = 256
 
 // admits returns the credential and the rights of the client. With a nil p every client may do
 // everything.
-func (p *compiled) admits(c *Credentials, now time.Time) (credential, *rights, error) {
+func (p *compiled) admits(c *Credentials) (credential, *rights, error) {
+	if p == nil {
+		return credential{}, &everything, nil
+	}
+	of, expires, err := p.authenticates(c)
+	if err != nil {
+		return credential{}, nil, err
+	}
+	r := p.rightsOf(of.name, expires)
+	if r == nil {
+		return credential{}, nil, nobody(of.name)
+	}
+	return of, r, nil
+}
+
+// authenticates returns the credential of the client, and when it expires; zero: never. With a nil p
+// all clients have the same credential.
+func (p *compiled) authenticates(c *Credentials) (of credential, expires time.Time, err error) {
 	switch {
 	case p == nil:
-		return credential{}, &everything, nil
+		return of, expires, nil
 	case p.closed != "":
-		return credential{}, nil, denied("%s", p.closed)
+		return of, expires, denied("%s", p.closed)
 	case c.Token != "":
-		return p.admitsToken(c.Token, now)
+		return p.authenticatesToken(c.Token, time.Now())
 	case c.Certificate != nil && p.certificates:
-		return p.admitsCertificate(c, now)
+		return authenticatesCertificate(c, time.Now())
 	case c.Certificate != nil:
-		return credential{}, nil, denied("this server accepts no certificates: send a token")
+		return of, expires, denied("this server accepts no certificates: send a token")
 	}
-	return credential{}, nil,
-		denied("authentication required: send a token, or a certificate if the server accepts them")
+	return of, expires, denied("authentication required: send a token, or a certificate if the server accepts them")
 }
 
-// admitsToken looks a token up by the digest of its secret. The time of the lookup may reveal
+// authenticatesToken looks a token up by the digest of its secret. The time of the lookup may reveal
 // something about digests. That helps no attacker, who can neither construct a secret for a digest
 // nor derive one from it. The final comparison of digests takes constant time.
-func (p *compiled) admitsToken(secret string, now time.Time) (credential, *rights, error) {
-	unknown := denied("the token is unknown here, or no longer valid")
-	if len(secret) > longestToken {
-		return credential{}, nil, unknown
+func (p *compiled) authenticatesToken(secret string, now time.Time) (credential, time.Time, error) {
+	if len(secret) <= longestToken {
+		digest := Digest(sha256.Sum256([]byte(secret)))
+		if t, ok := p.tokens[digest]; ok && t.Digest.equal(digest) && !t.expired(now) {
+			return credential{name: t.Name, digest: digest}, t.Expires, nil
+		}
 	}
-	digest := Digest(sha256.Sum256([]byte(secret)))
-	t, ok := p.tokens[digest]
-	if !ok || !t.Digest.equal(digest) || t.expired(now) {
-		return credential{}, nil, unknown
-	}
-	r := p.rightsOf(t.Name, t.Expires)
-	if r == nil {
-		return credential{}, nil, nobody(t.Name)
-	}
-	return credential{name: t.Name, digest: digest}, r, nil
+	return credential{}, time.Time{}, denied("the token is unknown here, or no longer valid")
 }
 
-func (p *compiled) admitsCertificate(c *Credentials, now time.Time) (credential, *rights, error) {
+func authenticatesCertificate(c *Credentials, now time.Time) (credential, time.Time, error) {
 	name, err := CertificateName(c.Certificate)
 	if err != nil {
-		return credential{}, nil, denied("%s", err.(*lockkeeper.Error).Detail)
+		return credential{}, time.Time{}, denied("%s", err.(*lockkeeper.Error).Detail)
 	}
 	until := c.Certificate.NotAfter.UTC()
 	if now.Before(c.Certificate.NotBefore) || !now.Before(until) {
-		return credential{}, nil, denied("the certificate of %s is valid from %s to %s, and it is %s",
+		return credential{}, time.Time{}, denied("the certificate of %s is valid from %s to %s, and it is %s",
 			name, c.Certificate.NotBefore.UTC().Format(time.RFC3339), until.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
-	r := p.rightsOf(name, until)
-	if r == nil {
-		return credential{}, nil, nobody(name)
-	}
-	return credential{name: name, until: until}, r, nil
+	return credential{name: name, until: until}, until, nil
 }
 
 func nobody(name string) error {
@@ -240,4 +245,4 @@ func (r *rights) allows(v Verb, at lockkeeper.Path) bool {
 	return false
 }
 
-func (r *rights) expired(now time.Time) bool { return !r.expires.IsZero() && !now.Before(r.expires) }
+func (r *rights) expired() bool { return !r.expires.IsZero() && !time.Now().Before(r.expires) }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/solo"
@@ -34,20 +35,25 @@ type observation = solo.Observation
 
 // newSessionID returns a session id for a new claim. The same key has the same id.
 func newSessionID(ttl time.Duration, key string) string {
-	text := strings.ToLower(rand.Text())
+	id := append(appendTTL(append(make([]byte, 0, 64), httpPrefix...), ttl), '-')
+	text := rand.Text()
 	if key != "" {
+		id = append(id, keyPrefix...)
 		sum := sha256.Sum256([]byte(key))
-		text = keyPrefix + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20]))
+		text = base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20])
 	}
-	return httpPrefix + ttlText(ttl) + "-" + text
+	for _, c := range []byte(text) {
+		id = append(id, byte(unicode.ToLower(rune(c))))
+	}
+	return string(id)
 }
 
-// ttlText writes a TTL exactly, in the largest unit that is exact.
-func ttlText(d time.Duration) string {
+// appendTTL writes a TTL exactly, in the largest unit that is exact.
+func appendTTL(b []byte, d time.Duration) []byte {
 	if d%time.Second == 0 {
-		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
+		return append(strconv.AppendInt(b, int64(d/time.Second), 10), 's')
 	}
-	return strconv.FormatInt(int64(d), 10) + "ns"
+	return append(strconv.AppendInt(b, int64(d), 10), "ns"...)
 }
 
 // sessionOf returns the session of a claim. It refuses claims that were not made over HTTP: acting
@@ -57,7 +63,7 @@ func (c *call) sessionOf(ref lockkeeper.Ref) (*claimSession, error) {
 	text, _, found := strings.Cut(rest, "-")
 	ttl, err := time.ParseDuration(text)
 	s := lockkeeper.Session{ID: ref.Session, TTL: ttl}
-	if ok && found && err == nil && ref.ID == solo.ClaimID && ttlText(ttl) == text && s.Check(false) == nil {
+	if ok && found && err == nil && ref.ID == solo.ClaimID && string(appendTTL(nil, ttl)) == text && s.Check(false) == nil {
 		return c.session(ref.Session, ttl), nil
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
