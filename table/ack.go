@@ -32,7 +32,7 @@ func (t *Table) acknowledge(s *session, lease uint64) {
 	}
 	s.acked = lease
 	t.markSession(s)
-	for _, c := range s.claims { // order does not matter: each claim is independent
+	for _, c := range s.claims.all() {
 		if c.unackedEnd != c.stated && c.statedIn != 0 && c.statedIn <= lease {
 			c.own().unackedEnd = c.stated
 			t.mark(c)

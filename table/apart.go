@@ -53,7 +53,7 @@ func (t *Table) Live(ref lockkeeper.Ref) bool { return t.find(ref) != nil }
 // Claims returns the number of live claims that the table has of a session.
 func (t *Table) Claims(session string) int {
 	if s := t.sessions[session]; s != nil {
-		return len(s.claims)
+		return s.claims.length
 	}
 	return 0
 }

@@ -51,7 +51,7 @@ func (t *Table) checkClaims() error {
 	for _, c := range t.everyClaim() {
 		s := c.session()
 		switch {
-		case s.claims[c.id] != c || t.sessions[s.id] != s:
+		case s.claim(c.id) != c || t.sessions[s.id] != s:
 			return fmt.Errorf("claim %s belongs to another session", c.ref())
 		case !c.holds && !c.waits:
 			return fmt.Errorf("claim %s neither waits nor is held", c.ref())

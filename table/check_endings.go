@@ -16,7 +16,7 @@ func (t *Table) checkEndings() error {
 			case r.is(recordForgotten):
 				idle++
 				continue
-			case e.index[r.id] != at:
+			case !e.logsAt(r.id, at):
 				return fmt.Errorf("session %s: end %d is not found in the log", id, r.id)
 			case r.is(recordMarks) != (tomb != nil):
 				return fmt.Errorf("session %s: end %d is marked: %t, against its object", id, r.id, tomb == nil)
@@ -32,8 +32,8 @@ func (t *Table) checkEndings() error {
 			return fmt.Errorf("session %s: %d records, %d of them idle, of %d bytes, counted %d, %d and %d", id, l.length,
 				e.idle, l.size, length, idle, size)
 		}
-		if logged != len(e.index) || objects != len(e.objects) {
-			return fmt.Errorf("session %s: %d packed ends and %d objects, counted %d and %d", id, len(e.index),
+		if logged != e.index.length || objects != len(e.objects) {
+			return fmt.Errorf("session %s: %d packed ends and %d objects, counted %d and %d", id, e.index.length,
 				len(e.objects), logged, objects)
 		}
 		if length > 0 {
@@ -43,4 +43,10 @@ func (t *Table) checkEndings() error {
 		}
 	}
 	return nil
+}
+
+// logsAt reports whether the index has the end of id at a position.
+func (e *endings) logsAt(id uint64, at position) bool {
+	found, logged := e.index.get(id)
+	return logged && found == at
 }

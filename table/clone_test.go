@@ -54,14 +54,14 @@ func (t *Table) clone() *Table {
 	for id, s := range t.sessions { // order does not matter: a copy
 		r := new(session)
 		*r = *s
-		r.claims, r.endings, r.terms = make(map[uint64]*claim, len(s.claims)), endings{}, nil
+		r.claims, r.endings, r.terms = idMap[*claim]{}, endings{}, nil
 		r.due = timer{at: forever, session: r}
 		u.schedule.set(&r.due, s.due.at)
 		u.sessions[id] = r
 	}
 	for id, s := range t.sessions { // order does not matter: a copy
-		for n, c := range s.claims { // order does not matter: a copy
-			u.sessions[id].claims[n] = twin(c)
+		for n, c := range s.claims.all() {
+			u.sessions[id].claims.put(n, twin(c))
 		}
 	}
 	for path, n := range t.nodes { // order does not matter: a copy

@@ -120,7 +120,7 @@ func (t *Table) refuseDeadlock() bool {
 			youngest = c
 		}
 	}
-	c := t.sessions[youngest.session().id].claims[youngest.id]
+	c := t.sessions[youngest.session().id].claim(youngest.id)
 	t.giveUp(c, lockkeeper.Deadlock, simulated.describeDeadlock(set))
 	return true
 }
@@ -137,13 +137,13 @@ func (t *Table) simulateReleases() *Table {
 	scratch.now = t.now
 	all := scratch.ready[:0]
 	for _, s := range t.sessions { // order does not matter: sorted below
-		if len(s.claims) == 0 {
+		if s.claims.length == 0 {
 			continue
 		}
 		if scratch.sessions[s.id] == nil {
-			scratch.sessions[s.id] = &session{id: s.id, resumed: true, claims: make(map[uint64]*claim)}
+			scratch.sessions[s.id] = &session{id: s.id, resumed: true}
 		}
-		for _, c := range s.claims { // order does not matter: sorted below
+		for _, c := range s.claims.all() {
 			all = append(all, c)
 		}
 	}
@@ -167,7 +167,7 @@ func (t *Table) resetScratch() {
 	t.recycle()
 	t.resetPasses()
 	for _, s := range t.sessions { // order does not matter: all of them go
-		for _, c := range s.claims { // order does not matter: all of them go
+		for _, c := range s.byID() {
 			t.unlink(c, false)
 			t.endedRoom = append(t.endedRoom, c)
 		}
@@ -188,7 +188,7 @@ func (t *Table) addCopy(c *claim) {
 	if c.permits != nil {
 		d.own().permits = c.permits
 	}
-	s.claims[d.id] = d
+	s.claims.put(d.id, d)
 	t.nest(d)
 	if c.holds {
 		d.setEntries(t.copyEntries(d, c.held(), d.one[:0]))
@@ -240,7 +240,7 @@ func (t *Table) copyEntries(d *claim, entries, room []entry) []entry {
 func (t *Table) releaseIdle() bool {
 	t.passes++
 	for _, s := range t.sessions { // order does not matter: a mark is a mark
-		for _, c := range s.claims { // order does not matter: a mark is a mark
+		for _, c := range s.claims.all() {
 			if !c.waits {
 				continue
 			}
@@ -251,7 +251,7 @@ func (t *Table) releaseIdle() bool {
 	}
 	var idle []*claim
 	for _, s := range t.sessions { // order does not matter: sorted below
-		for _, c := range s.claims { // order does not matter: sorted below
+		for _, c := range s.claims.all() {
 			if c.pass != t.passes {
 				idle = append(idle, c)
 			}
@@ -270,7 +270,7 @@ func (t *Table) releaseIdle() bool {
 func (t *Table) deadlockSet() []*claim {
 	var stuck []*claim
 	for _, s := range t.sessions { // order does not matter: sorted below
-		for _, c := range s.claims { // order does not matter: sorted below
+		for _, c := range s.claims.all() {
 			if c.waits {
 				stuck = append(stuck, c)
 			}

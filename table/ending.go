@@ -37,7 +37,7 @@ func (t *Table) unlink(c *claim, ends bool) {
 	}
 	t.unnest(c)
 	t.setDue(c, forever)
-	delete(c.session().claims, c.id)
+	c.session().claims.remove(c.id)
 	t.markThievesInside(c.ref())
 }
 

@@ -77,8 +77,8 @@ func TestEndOfASessionCostsOnceForEachClaim(t *testing.T) {
 				if err := tb.Check(); err != nil {
 					t.Fatal(err)
 				}
-				if s := tb.sessions["w"]; s != nil && len(s.claims) > 0 {
-					t.Fatalf("%d claims are left", len(s.claims))
+				if s := tb.sessions["w"]; s != nil && s.claims.length > 0 {
+					t.Fatalf("%d claims are left", s.claims.length)
 				}
 				return cost
 			}

@@ -18,7 +18,7 @@ const mostRecent = 8
 type endings struct {
 	recent  []*tombstone          // not in log yet, perhaps forgotten ones too
 	objects map[uint64]*tombstone // those that log marks, by id
-	index   map[uint64]position   // where log has them, by id
+	index   idMap[position]       // where log has them, by id
 	log     endLog
 	idle    int           // records in log that the table forgot before their time
 	latest  time.Duration // end of the last claim
@@ -31,7 +31,7 @@ func (e *endings) find(s *session, id uint64) *tombstone {
 			return tomb
 		}
 	}
-	at, logged := e.index[id]
+	at, logged := e.index.get(id)
 	if !logged {
 		return nil
 	}
@@ -72,15 +72,12 @@ func (t *Table) pack(e *endings, reuse bool) {
 	for i, tomb := range e.recent {
 		e.recent[i] = nil
 		if tomb.forget > t.now {
-			if e.index == nil {
-				e.index = make(map[uint64]position)
-			}
 			if tomb.isRare() {
 				e.mark(tomb)
 				continue
 			}
 			t.packing = e.log.appendPacked(t.packing[:0], tomb)
-			e.index[tomb.id] = e.log.append(t.packing)
+			e.index.put(tomb.id, e.log.append(t.packing))
 		}
 		if tomb.remembered = false; reuse && !tomb.kept {
 			t.spareTombstone(tomb)
@@ -100,7 +97,7 @@ func (e *endings) mark(tomb *tombstone) {
 		e.objects = make(map[uint64]*tombstone)
 	}
 	e.objects[tomb.id] = tomb
-	e.index[tomb.id] = e.log.append(appendMark(nil, tomb))
+	e.index.put(tomb.id, e.log.append(appendMark(nil, tomb)))
 }
 
 // each calls f with the tombstones of s that are to be forgotten after now, in the order of their ends.
@@ -128,7 +125,11 @@ func (e *endings) forgetKnown(from, below uint64, now time.Duration) {
 			tomb.forget = min(tomb.forget, now)
 		}
 	}
-	forget := func(id uint64, at position) {
+	forget := func(id uint64) {
+		at, logged := e.index.get(id)
+		if !logged {
+			return
+		}
 		r := e.log.record(at)
 		known := r.is(recordAcked)
 		if tomb := e.objects[id]; tomb != nil {
@@ -138,17 +139,20 @@ func (e *endings) forgetKnown(from, below uint64, now time.Duration) {
 			e.forgetLogged(id)
 		}
 	}
-	if below-from <= uint64(len(e.index)) {
+	if below-from <= uint64(e.index.length) {
 		for id := from; id < below; id++ {
-			if at, logged := e.index[id]; logged {
-				forget(id, at)
-			}
+			forget(id)
 		}
 	} else {
-		for id, at := range e.index { // order does not matter: each is independent
-			if id < below {
-				forget(id, at)
+		var lower []uint64
+		for id := range e.index.all() {
+			if id >= below {
+				break
 			}
+			lower = append(lower, id)
+		}
+		for _, id := range lower {
+			forget(id)
 		}
 	}
 	e.compact()
@@ -167,10 +171,10 @@ func (e *endings) forget(id uint64, now time.Duration) {
 
 // forgetLogged is forget for an end that is not among the recent ones.
 func (e *endings) forgetLogged(id uint64) {
-	if at, logged := e.index[id]; logged {
+	if at, logged := e.index.get(id); logged {
 		e.log.record(at).content[0] |= recordForgotten
 		delete(e.objects, id)
-		delete(e.index, id)
+		e.index.remove(id)
 		e.idle++
 	}
 }
@@ -185,7 +189,7 @@ func (e *endings) compact() {
 	e.log, e.idle = endLog{usual: old.usual}, 0
 	for _, r := range old.records() {
 		if !r.is(recordForgotten) {
-			e.index[r.id] = e.log.append(r.content)
+			e.index.put(r.id, e.log.append(r.content))
 		}
 	}
 }
@@ -198,7 +202,7 @@ func (e *endings) expire(now time.Duration) {
 			e.idle--
 		} else {
 			delete(e.objects, r.id)
-			delete(e.index, r.id)
+			e.index.remove(r.id)
 		}
 		e.log.drop(r)
 	}

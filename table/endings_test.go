@@ -76,8 +76,8 @@ func TestEndsArePackedByLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &replica.sessions["w"].endings
-	if len(e.recent) > 0 || len(e.index) != 3*mostRecent {
-		t.Errorf("%d ends are packed, and %d are not", len(e.index), len(e.recent))
+	if len(e.recent) > 0 || e.index.length != 3*mostRecent {
+		t.Errorf("%d ends are packed, and %d are not", e.index.length, len(e.recent))
 	}
 	w.table = replica
 	w.claim(0, exclusive("x"))

@@ -111,7 +111,7 @@ func (x *explorer) play(tr trail) *Table {
 // allows reports whether m can be made: no second claim of one session for one
 // path, no release or conversion of what is not there.
 func (t *Table) allows(m move) bool {
-	old := t.sessions[string(rune('a'+m.session))].claims[uint64(m.path)+1]
+	old := t.sessions[string(rune('a'+m.session))].claim(uint64(m.path) + 1)
 	switch m.verb {
 	case convert:
 		return old != nil && !old.waiting() && old.modes()[0] != lockkeeper.ModePermits
@@ -137,9 +137,9 @@ func (t *Table) do(m move) {
 	case steal:
 		c.Want.Steal, c.Want.Priority = lockkeeper.Ask, 1
 	case convert:
-		c.Want = s.claims[id].request()
+		c.Want = s.claim(id).request()
 		c.Want.Revision++
-		if s.claims[id].modes()[0] == lockkeeper.ModeExclusive {
+		if s.claim(id).modes()[0] == lockkeeper.ModeExclusive {
 			target.Mode = lockkeeper.ModeShared
 		}
 	case release:

@@ -185,8 +185,8 @@ func (t *Table) Changes() Snapshot {
 	}
 	snap.Claims = make([]ClaimRecord, 0, len(d.claims)+len(d.ended))
 	for ref := range d.claims { // order does not matter: sorted below
-		if s := t.sessions[ref.Session]; s != nil && s.claims[ref.ID] != nil {
-			snap.Claims = append(snap.Claims, s.claims[ref.ID].record())
+		if s := t.sessions[ref.Session]; s != nil && s.claim(ref.ID) != nil {
+			snap.Claims = append(snap.Claims, s.claim(ref.ID).record())
 		}
 	}
 	slices.SortStableFunc(d.ended, func(a, b *tombstone) int { return compareRefs(a.ref(), b.ref()) })

@@ -27,19 +27,19 @@ func (t *Table) attach(want *lockkeeper.Session) error {
 		if len(t.sessions) >= MaxSessions {
 			return quota("sessions", MaxSessions)
 		}
-		s = &session{id: want.ID, claims: make(map[uint64]*claim)}
+		s = &session{id: want.ID}
 		s.due.session, s.resumed = s, true
 		t.sessions[want.ID] = s
 	}
 	s.lowestOpen = 0
 	released := make([]lockkeeper.Reason, len(want.Lapsed)) // by the asks before any of them ends
 	for i := range want.Lapsed {
-		if c := s.claims[want.Lapsed[i].ID]; c != nil {
+		if c := s.claim(want.Lapsed[i].ID); c != nil {
 			released[i] = t.releaseReason(c)
 		}
 	}
 	for i := range want.Lapsed {
-		t.lapseClaim(s.claims[want.Lapsed[i].ID], &want.Lapsed[i], released[i])
+		t.lapseClaim(s.claim(want.Lapsed[i].ID), &want.Lapsed[i], released[i])
 	}
 	t.setResumed(s, true)
 	s.ttl = want.TTL
@@ -69,7 +69,7 @@ func (t *Table) DropUnknown(want lockkeeper.Session) lockkeeper.Session {
 	s, unacked := t.sessions[want.ID], t.unacked.bySession[want.ID]
 	claims := make(map[uint64]bool) // false: it is not listed yet
 	if s != nil {
-		for id := range s.claims { // order does not matter: all of them
+		for id := range s.claims.all() {
 			claims[id] = false
 		}
 	}
@@ -212,7 +212,7 @@ func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this engine does not claim: " + missing.String() +
 			"; state a time or a part of the holder's TTL"}
 	}
-	if c := s.claims[w.ID]; c != nil {
+	if c := s.claim(w.ID); c != nil {
 		if err := t.amend(c, w); err != nil {
 			return err
 		}
@@ -235,7 +235,7 @@ func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 	if w.Freeze > 0 {
 		return t.claimFreeze(s, w)
 	}
-	if len(s.claims) >= MaxClaims {
+	if s.claims.length >= MaxClaims {
 		return quota("claims of one session", MaxClaims)
 	}
 	t.arrive(s, w)
@@ -248,7 +248,7 @@ func (t *Table) arrive(s *session, w *lockkeeper.Want) {
 	c := t.newClaim()
 	c.id, c.want, c.label, c.ticket, c.arrived = w.ID, s.termsOf(w), s.labelOf(&w.Label), t.tickets, t.now
 	c.setPermits(w.Targets)
-	s.claims[w.ID] = c
+	s.claims.put(w.ID, c)
 	t.nest(c)
 	t.markThievesInside(c.ref())
 	c.setEntries(t.entries(c, w.Targets, c.one[:0]))
@@ -349,7 +349,7 @@ func (t *Table) end(s *session, e *lockkeeper.Ending) error {
 	if e.Kind == lockkeeper.Lapsed {
 		id = e.Lapse.ID
 	}
-	c := s.claims[id]
+	c := s.claim(id)
 	switch {
 	case c == nil:
 		return t.endedBefore(s, id)
@@ -380,13 +380,13 @@ func (t *Table) endedBefore(s *session, id uint64) error {
 // revoke ends another session's claim for an operator (R18).
 func (t *Table) revoke(e *lockkeeper.Ending) error {
 	s := t.sessions[e.Ref.Session]
-	if s == nil || s.claims[e.Ref.ID] == nil {
+	if s == nil || s.claim(e.Ref.ID) == nil {
 		if s != nil && t.remembered(s, e.Ref.ID) != nil {
 			return nil
 		}
 		return &lockkeeper.Error{Err: lockkeeper.ErrNotHeld, Detail: "there is no claim " + e.Ref.String()}
 	}
-	c := s.claims[e.Ref.ID]
+	c := s.claim(e.Ref.ID)
 	ttl := s.ttl
 	if ttl == 0 {
 		ttl = lockkeeper.DefaultTTL

@@ -113,7 +113,7 @@ func (t *Table) linkAsks(l *links) {
 
 func (t *Table) find(ref lockkeeper.Ref) *claim {
 	if s := t.sessions[ref.Session]; s != nil {
-		return s.claims[ref.ID]
+		return s.claim(ref.ID)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (t *Table) loadSession(r *SessionRecord, l *links) {
 		return
 	}
 	if s == nil {
-		s = &session{id: r.ID, resumed: true, claims: make(map[uint64]*claim)}
+		s = &session{id: r.ID, resumed: true}
 		s.due.session = s
 		t.sessions[r.ID] = s
 	}
@@ -161,7 +161,7 @@ func (t *Table) unload(ref lockkeeper.Ref, l *links) {
 		return
 	}
 	s.endings.forget(ref.ID, t.now)
-	if c := s.claims[ref.ID]; c != nil {
+	if c := s.claim(ref.ID); c != nil {
 		t.unlinkAsks(c, l)
 		t.unlink(c, false)
 	}
@@ -288,7 +288,7 @@ func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 	if r.Lapse != nil {
 		c.own().lapse = &lapse{end: r.Lapse.End, reason: r.Lapse.Reason, text: r.Lapse.Text}
 	}
-	s.claims[r.Ref.ID] = c
+	s.claims.put(r.Ref.ID, c)
 	t.nest(c)
 	if r.State == lockkeeper.Held {
 		if err := t.loadHeld(c, r); err != nil {

@@ -18,13 +18,19 @@ type session struct {
 	leases     uint64        // the number of the latest lease
 	acked      uint64        // the latest lease that it acknowledged; 0: none
 	lowestOpen uint64        // its client starts no claim with an id below this (R16)
-	claims     map[uint64]*claim
+	claims     idMap[*claim]
 	endings    endings
 	due        timer
 	terms      *terms           // of its latest claim
 	calmed     *terms           // in a scratch copy: those that terms stand for
 	latest     lockkeeper.Label // of its latest claim
 	packed     label            // latest
+}
+
+// claim returns the live claim with that id; nil if there is none.
+func (s *session) claim(id uint64) *claim {
+	c, _ := s.claims.get(id)
+	return c
 }
 
 // A tombstone remembers an ended claim, so that the table answers a late repetition of the request

@@ -15,7 +15,7 @@ import (
 func (t *Table) Status(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
 	s := t.sessions[ref.Session]
 	if s != nil {
-		if c := s.claims[ref.ID]; c != nil {
+		if c := s.claim(ref.ID); c != nil {
 			return t.status(c), true
 		}
 	}
@@ -60,8 +60,8 @@ const fewEnded = 8
 
 // Explain is Status with the evidence: position, estimate, reasons of the wait, and blockers.
 func (t *Table) Explain(ref lockkeeper.Ref) (lockkeeper.Status, bool) {
-	if s := t.sessions[ref.Session]; s != nil && s.claims[ref.ID] != nil {
-		return t.explain(s.claims[ref.ID]), true
+	if s := t.sessions[ref.Session]; s != nil && s.claim(ref.ID) != nil {
+		return t.explain(s.claim(ref.ID)), true
 	}
 	return t.Status(ref)
 }
@@ -105,7 +105,7 @@ func (t *Table) List(q lockkeeper.Query) iter.Seq[lockkeeper.Status] {
 func (t *Table) inOrder(q lockkeeper.Query) []*claim {
 	var cs []*claim
 	for _, s := range t.selected(q) {
-		for _, c := range s.claims { // order does not matter: sorted below
+		for _, c := range s.claims.all() {
 			if c.meets(q.Meets) {
 				cs = append(cs, c)
 			}

@@ -1,7 +1,6 @@
 package table
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -139,7 +138,7 @@ func (t *Table) resetPasses() {
 	}
 	t.passes, t.insidePass = 0, 0
 	for _, s := range t.sessions { // order does not matter: all of them
-		for _, c := range s.claims { // order does not matter: all of them
+		for _, c := range s.claims.all() {
 			c.pass = 0
 		}
 	}
@@ -337,10 +336,9 @@ func sortClaims(cs []*claim) { slices.SortFunc(cs, (*claim).compare) }
 
 // byID lists the claims of a session by their ids.
 func (s *session) byID() []*claim {
-	cs := make([]*claim, 0, len(s.claims))
-	for _, c := range s.claims { // order does not matter: sorted below
+	cs := make([]*claim, 0, s.claims.length)
+	for _, c := range s.claims.all() {
 		cs = append(cs, c)
 	}
-	slices.SortFunc(cs, func(a, b *claim) int { return cmp.Compare(a.id, b.id) })
 	return cs
 }
