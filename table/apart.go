@@ -14,12 +14,12 @@ import (
 // Unused reports whether an exclusive claim of path would meet nothing here: no claim, held or
 // waiting, no freeze, and no unacknowledged holder. Only a command [Claim], or a Load, ends that.
 func (t *Table) Unused(path lockkeeper.Path) bool {
-	if n := t.nodes[path]; n != nil && !n.unused() || t.unacked.byPath[path] != nil || len(t.freezes.all) > 0 {
+	if n := t.nodes.find(path); n != nil && !n.unused() || t.unacked.byPath[path] != nil || len(t.freezes.all) > 0 {
 		return false
 	}
 	ks := conflicts[kindIX]
 	for above := range path.Ancestors() {
-		if n := t.nodes[above]; n != nil && (n.heldAgainst(ks, nil) || n.extra != nil && n.extra.meets(ks, nil)) {
+		if n := t.nodes.find(above); n != nil && (n.heldAgainst(ks, nil) || n.extra != nil && n.extra.meets(ks, nil)) {
 			return false
 		}
 		if h := t.unacked.byPath[above]; h != nil && h.kinds[kindS]+h.kinds[kindX] > 0 {

@@ -90,7 +90,7 @@ func (t *Table) checkLapses() error {
 // that no two claims hold one slot. Only the highest limit bounds the sum of units, because the
 // table grants each holder under the holder's own limit.
 func (t *Table) checkExclusion() error {
-	for path, n := range t.nodes { // order does not matter: any failure is one
+	for path, n := range t.nodes.all() { // order does not matter: any failure is one
 		highest, slotted := 0, make(map[int]lockkeeper.Ref)
 		for p := n.held; p != nil; p = p.next {
 			if n.heldAgainst(conflicts[p.kind], p.claim) {
@@ -171,7 +171,7 @@ func (t *Table) checkNesting() error {
 func (t *Table) checkLists() error {
 	announced, softs, mixed, thieves := 0, 0, 0, 0
 	for _, n := range t.nodesWithWaiters() {
-		if len(n.extra.limits) > 1 {
+		if len(n.extra.limits()) > 1 {
 			mixed++
 		}
 	}

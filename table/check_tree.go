@@ -9,7 +9,7 @@ import (
 // idles, and that the counters and rings of the nodes say what the held claims hold.
 func (t *Table) checkTree() error {
 	refs, counts := make(map[*node]uint32), make(map[*node]*[kinds]uint32)
-	for path, n := range t.nodes { // order does not matter: any failure is one
+	for path, n := range t.nodes.all() { // order does not matter: any failure is one
 		counts[n] = new([kinds]uint32)
 		if n.path != path || n.touched != 0 || n.changed != 0 {
 			return fmt.Errorf("node %s: path %s, touched %b, changed %b", path, n.path, n.touched, n.changed)
@@ -19,7 +19,7 @@ func (t *Table) checkTree() error {
 		}
 		parent := (*node)(nil)
 		for above := range path.Ancestors() {
-			parent = t.nodes[above]
+			parent = t.nodes.find(above)
 		}
 		if n.parent != parent {
 			return fmt.Errorf("node %s: its parent is another node", path)
@@ -38,7 +38,7 @@ func (t *Table) checkTree() error {
 			}
 			counts[p.node][p.kind]++
 			for above := range p.node.path.Ancestors() {
-				if n := t.nodes[above]; n != nil {
+				if n := t.nodes.find(above); n != nil {
 					counts[n][p.kind.intent()]++
 				}
 			}
@@ -49,7 +49,7 @@ func (t *Table) checkTree() error {
 		idle[n] = true
 	}
 	ringed := make(map[*node]bool)
-	for path, n := range t.nodes { // order does not matter: any failure is one
+	for path, n := range t.nodes.all() { // order does not matter: any failure is one
 		switch {
 		case n.refs != refs[n] || n.refs == 0 && !n.idles || n.idles != idle[n]:
 			return fmt.Errorf("node %s: %d references, counted %d; it idles: %t", path, n.refs, refs[n], n.idles)
@@ -63,7 +63,7 @@ func (t *Table) checkTree() error {
 			return err
 		}
 	}
-	for path, n := range t.nodes { // order does not matter: any failure is one
+	for path, n := range t.nodes.all() { // order does not matter: any failure is one
 		if ringed[n] != (n.parent != nil && n.holdings() != nothing) {
 			return fmt.Errorf("node %s: it is in the ring of its parent: %t, against its holds", path, ringed[n])
 		}
@@ -78,7 +78,7 @@ func (t *Table) checkRing(n *node, ringed map[*node]bool) error {
 	for c := n.below(); c != nil; {
 		ring = append(ring, c)
 		ringed[c] = true
-		if t.nodes[c.path] != c || c.parent != n || c.next.prev != c || len(ring) > len(t.nodes) {
+		if t.nodes.find(c.path) != c || c.parent != n || c.next.prev != c || len(ring) > t.nodes.length {
 			return fmt.Errorf("node %s: its ring is broken at %s", n.path, c.path)
 		}
 		if c = c.next; c == n.below() {
@@ -97,7 +97,7 @@ func (t *Table) checkRing(n *node, ringed map[*node]bool) error {
 // and that a claim has intents exactly while it waits.
 func (t *Table) checkEntries() error {
 	listed, waiting := make(map[*entry]bool), make(map[*node]uint32)
-	for path, n := range t.nodes { // order does not matter: any failure is one
+	for path, n := range t.nodes.all() { // order does not matter: any failure is one
 		units := 0
 		for p := n.held; p != nil; p = p.next {
 			if p.node != n || !p.in(p.claim.held()) || p.next != nil && p.next.prev != p {
@@ -130,7 +130,7 @@ func (t *Table) checkEntries() error {
 			return err
 		}
 	}
-	for path, n := range t.nodes { // order does not matter: any failure is one
+	for path, n := range t.nodes.all() { // order does not matter: any failure is one
 		if n.waits() != (waiting[n] > 0) || n.waits() && n.extra.waiting != waiting[n] {
 			return fmt.Errorf("node %s: %d entries wait, of which it counts others", path, waiting[n])
 		}

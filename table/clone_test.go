@@ -22,12 +22,12 @@ func (t *Table) clone() *Table {
 		softWaiters:   t.softWaiters,
 		mixedQueues:   t.mixedQueues,
 		passes:        t.passes,
-		nodes:         make(map[lockkeeper.Path]*node, len(t.nodes)), sessions: make(map[string]*session, len(t.sessions)),
-		nestedIn:  make(map[lockkeeper.Ref][]*claim),
-		thieves:   make(map[*claim]struct{}),
-		holdTimes: newHoldTimes(),
-		freezes:   freezes{all: slices.Clone(t.freezes.all), by: maps.Clone(t.freezes.by)},
-		frozen:    make(map[*claim]struct{}),
+		sessions:      make(map[string]*session, len(t.sessions)),
+		nestedIn:      make(map[lockkeeper.Ref][]*claim),
+		thieves:       make(map[*claim]struct{}),
+		holdTimes:     newHoldTimes(),
+		freezes:       freezes{all: slices.Clone(t.freezes.all), by: maps.Clone(t.freezes.by)},
+		frozen:        make(map[*claim]struct{}),
 	}
 	u.scratch = t.scratch // room, used by one of them at a time
 	twins := make(map[*claim]*claim, 8)
@@ -64,8 +64,8 @@ func (t *Table) clone() *Table {
 			u.sessions[id].claims.put(n, twin(c))
 		}
 	}
-	for path, n := range t.nodes { // order does not matter: a copy
-		if twin := u.nodes[path]; twin != nil {
+	for path, n := range t.nodes.all() { // order does not matter: a copy
+		if twin := u.nodes.find(path); twin != nil {
 			u.cloneLists(twin, n, twins)
 		}
 	}
@@ -142,8 +142,8 @@ func (t *Table) cloneLists(twin, n *node, twins map[*claim]*claim) {
 		return
 	}
 	twin.needExtra()
-	if s := n.extra.slots; s != nil {
-		twin.extra.slots = &slots{taken: slices.Clone(s.taken), low: s.low}
+	if p := n.extra.pool; p != nil {
+		*twin.slots() = slots{taken: slices.Clone(p.slots.taken), low: p.slots.low}
 	}
 	n.extra.all(func(p *entry) bool {
 		q := find(twins[p.claim].wanted(), p)

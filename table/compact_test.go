@@ -36,11 +36,11 @@ func TestNodesRestForAWhile(t *testing.T) {
 	for i := range 3 * mostIdle {
 		path := lockkeeper.Path(fmt.Sprintf("db/%d", i))
 		w.claim(0, exclusive(path))
-		if w.release(w.id); tb.nodes[path] == nil {
+		if w.release(w.id); tb.nodes.find(path) == nil {
 			t.Fatalf("%s is gone at once", path)
 		}
 	}
-	if n := len(tb.nodes); n > mostIdle+1 {
+	if n := tb.nodes.length; n > mostIdle+1 {
 		t.Errorf("%d nodes without claims, want %d at most", n, mostIdle+1)
 	}
 	if err := tb.Check(); err != nil {

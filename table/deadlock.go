@@ -201,7 +201,7 @@ func (t *Table) addCopy(c *claim) {
 	if c.frozen || !c.waits {
 		for i := range d.permits {
 			if slot := d.permits[i].Slot; slot > 0 {
-				t.nodes[d.permits[i].Path].needSlots().occupy(slot)
+				t.nodes.find(d.permits[i].Path).slots().occupy(slot)
 			}
 		}
 		return

@@ -58,8 +58,9 @@ func (p *entry) queuesAhead() iter.Seq[*queue] {
 				return
 			}
 		}
-		for i := range l.limits {
-			q := &l.limits[i]
+		limits := l.limits()
+		for i := range limits {
+			q := &limits[i]
 			counts := conflicts[p.kind].has(kindP) || p.kind == kindP && q.limit >= p.limit()
 			if q.head != nil && counts && !yield(&q.queue) {
 				return

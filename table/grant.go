@@ -179,7 +179,7 @@ func (t *Table) grant(c *claim) {
 		if g.Mode != lockkeeper.ModePermits {
 			continue
 		}
-		n := t.nodes[g.Path]
+		n := t.nodes.find(g.Path)
 		if g.InUse = n.units(); g.Units == 1 {
 			g.Slot = t.slot(n, g.Limit)
 		}
@@ -262,7 +262,7 @@ func (t *Table) enqueueEntry(p *entry) {
 	if l.rare != nil {
 		l.rare.disturbed = 0
 	}
-	if p.kind == kindP && len(l.limits) == 2 && p.prev == nil && p.next == nil {
+	if p.kind == kindP && len(l.pool.limits) == 2 && p.prev == nil && p.next == nil {
 		t.mixedQueues++
 	}
 	if t.changeAt(p.node, p.kind); p.claim.steals() {
@@ -277,7 +277,7 @@ func (t *Table) dequeueEntry(p *entry, givesUp bool) {
 	l.queueOf(p).remove(p)
 	l.removeThief(p)
 	t.changeAt(p.node, p.kind)
-	if p.kind == kindP && l.trim(p.limit()) && len(l.limits) == 1 {
+	if p.kind == kindP && l.trim(p.limit()) && len(l.pool.limits) == 1 {
 		t.mixedQueues--
 	}
 	if givesUp {
@@ -314,7 +314,7 @@ func (t *Table) stopWaiting(c *claim, givesUp bool) {
 func (t *Table) dropHeld(c *claim, ends bool) {
 	for _, g := range c.permits {
 		if g.Slot > 0 {
-			t.nodes[g.Path].extra.slots.free(g.Slot)
+			t.nodes.find(g.Path).slots().free(g.Slot)
 		}
 	}
 	held := c.held()

@@ -38,12 +38,9 @@ type extra struct {
 	below   *node         // ring of the nodes below it with holds; see holdings. nil if there is none
 	intents [kindS]uint32 // of the held entries below it, by the intent that they imply
 	waiting uint32        // entries that wait here, queued or frozen
-	permits int32         // sum of held permits; see units
-	slots   *slots        // of held permits of one unit; nil until there was one
-
-	queues [kindP]*queue // hard claims and conversions by kind, in the order of R4; nil until there was one
-	limits []permitQueue // hard claims for permits, by limit, highest first
-	rare   *rareWaiters  // nil until it is first needed
+	queues  [kindP]*queue // hard claims and conversions by kind, in the order of R4; nil until there was one
+	pool    *pool         // nil until a claim held permits, or waited for some
+	rare    *rareWaiters  // nil until it is first needed
 }
 
 // needExtra returns n.extra, and creates it if it is nil.
@@ -168,8 +165,9 @@ func (l *extra) first(k kind) *claim {
 		return nil
 	}
 	var first *claim
-	for i := range l.limits {
-		if head := l.limits[i].head; head != nil && (first == nil || head.claim.before(first)) {
+	limits := l.limits()
+	for i := range limits {
+		if head := limits[i].head; head != nil && (first == nil || head.claim.before(first)) {
 			first = head.claim
 		}
 	}
@@ -216,8 +214,9 @@ func (l *extra) all(f func(*entry) bool) {
 			return
 		}
 	}
-	for i := range l.limits {
-		if !l.limits[i].each(f) {
+	limits := l.limits()
+	for i := range limits {
+		if !limits[i].each(f) {
 			return
 		}
 	}
@@ -247,9 +246,9 @@ func (l *extra) eachOf(ks kindSet, f func(*entry) bool) {
 			l.queues[k].each(f)
 		}
 	}
-	for i := range l.limits {
-		if ks.has(kindP) {
-			l.limits[i].each(f)
+	if limits := l.limits(); ks.has(kindP) {
+		for i := range limits {
+			limits[i].each(f)
 		}
 	}
 }
@@ -265,7 +264,7 @@ func (l *extra) meets(ks kindSet, c *claim) bool {
 			return true
 		}
 	}
-	return ks.has(kindP) && slices.ContainsFunc(l.limits, func(q permitQueue) bool { return other(&q.queue) })
+	return ks.has(kindP) && slices.ContainsFunc(l.limits(), func(q permitQueue) bool { return other(&q.queue) })
 }
 
 // behind reports whether a claim waits here behind c.
@@ -276,8 +275,9 @@ func (l *extra) behind(c *claim) bool {
 			return true
 		}
 	}
-	for i := range l.limits {
-		if after(&l.limits[i].queue) {
+	limits := l.limits()
+	for i := range limits {
+		if after(&limits[i].queue) {
 			return true
 		}
 	}

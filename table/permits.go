@@ -5,6 +5,30 @@ import (
 	"slices"
 )
 
+// A pool is the part of a node that only nodes with permits need.
+type pool struct {
+	limits []permitQueue // hard claims for permits, by limit, highest first
+	slots  slots         // of held permits of one unit
+	units  int32         // sum of held permits; see units
+	held   uint32        // number of held entries for permits; see count
+}
+
+// needPool returns l.pool, and creates it if it is nil.
+func (l *extra) needPool() *pool {
+	if l.pool == nil {
+		l.pool = new(pool)
+	}
+	return l.pool
+}
+
+// limits returns the queues of claims for permits, by limit, highest first.
+func (l *extra) limits() []permitQueue {
+	if l.pool == nil {
+		return nil
+	}
+	return l.pool.limits
+}
+
 // A permitQueue has the claims that wait for permits of one path under one limit.
 type permitQueue struct {
 	limit int
@@ -13,38 +37,39 @@ type permitQueue struct {
 
 // searchLimit returns the index at which the queue of a limit is, or would be inserted.
 func (l *extra) searchLimit(limit int) (i int, found bool) {
-	return slices.BinarySearchFunc(l.limits, limit, func(q permitQueue, limit int) int { return limit - q.limit })
+	return slices.BinarySearchFunc(l.limits(), limit, func(q permitQueue, limit int) int { return limit - q.limit })
 }
 
 // permitQueue returns the queue of a limit, and inserts it if there is none.
 func (l *extra) permitQueue(limit int) *queue {
 	i, found := l.searchLimit(limit)
+	p := l.needPool()
 	if !found {
-		l.limits = slices.Insert(l.limits, i, permitQueue{limit: limit})
+		p.limits = slices.Insert(p.limits, i, permitQueue{limit: limit})
 	}
-	return &l.limits[i].queue
+	return &p.limits[i].queue
 }
 
 // trim removes the queue of a limit if it is empty, so that unused limits cost nothing. It reports
 // whether it did.
 func (l *extra) trim(limit int) bool {
 	i, found := l.searchLimit(limit)
-	if !found || l.limits[i].head != nil {
+	if !found || l.pool.limits[i].head != nil {
 		return false
 	}
-	l.limits = slices.Delete(l.limits, i, i+1)
+	l.pool.limits = slices.Delete(l.pool.limits, i, i+1)
 	return true
 }
 
 // unitsAhead returns the sum of the units that wait ahead of p and count against it (R7). It stops
 // at a partial sum above bound.
 func (l *extra) unitsAhead(p *entry, bound int) int {
-	sum := 0
-	for i := range l.limits {
-		if l.limits[i].limit < p.limit() {
+	sum, limits := 0, l.limits()
+	for i := range limits {
+		if limits[i].limit < p.limit() {
 			break // a smaller limit holds back no claim with a larger one
 		}
-		for q := l.limits[i].head; q != nil && q.claim.before(p.claim); q = q.next {
+		for q := limits[i].head; q != nil && q.claim.before(p.claim); q = q.next {
 			if sum += q.units(); sum > bound {
 				return sum
 			}
@@ -64,11 +89,12 @@ func (p *entry) fits() bool {
 // the claims at the front that fit. For each limit it visits at most one claim per free unit, and
 // one more.
 func (n *node) openPermits(f func(*claim)) {
-	for i := range n.extra.limits {
-		limit := n.extra.limits[i].limit
+	limits := n.extra.limits()
+	for i := range limits {
+		limit := limits[i].limit
 		cursors := make([]*entry, i+1)
 		for j := range cursors {
-			cursors[j] = n.extra.limits[j].head
+			cursors[j] = limits[j].head
 		}
 		for sum := n.units(); sum < limit; {
 			next := -1
@@ -98,14 +124,8 @@ type slots struct {
 	low   int      // words before this index have no free slot
 }
 
-// needSlots returns the slots of n, and creates them if they are nil.
-func (n *node) needSlots() *slots {
-	l := n.needExtra()
-	if l.slots == nil {
-		l.slots = new(slots)
-	}
-	return l.slots
-}
+// slots returns the slots of n.
+func (n *node) slots() *slots { return &n.needExtra().needPool().slots }
 
 // take gives out the lowest free slot.
 func (s *slots) take() int {
@@ -126,9 +146,9 @@ func (t *Table) slot(n *node, limit int) int {
 	t.expireUnacked()
 	h := t.unacked.byPath[n.path]
 	if h == nil {
-		return n.needSlots().take()
+		return n.slots().take()
 	}
-	slots := n.needSlots()
+	slots := n.slots()
 	var avoided []int
 	for g := range h.targets { // order does not matter: all of them
 		t.work++

@@ -332,7 +332,7 @@ func (t *Table) loadHeld(c *claim, r *ClaimRecord) error {
 		if g.Slot == 0 {
 			continue
 		}
-		if n := t.nodes[g.Path]; g.Slot < 0 || g.Slot > g.Limit || n == nil || !n.needSlots().occupy(g.Slot) {
+		if n := t.nodes.find(g.Path); g.Slot < 0 || g.Slot > g.Limit || n == nil || !n.slots().occupy(g.Slot) {
 			return fmt.Errorf("claim %s: slot %d of %s can't be its", c.ref(), g.Slot, g.Path)
 		}
 	}

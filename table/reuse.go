@@ -122,7 +122,7 @@ func (t *Table) rest(n *node) {
 	oldest.idles = false
 	for n := oldest; n != nil && n.refs == 0 && !n.idles; {
 		parent := n.parent
-		delete(t.nodes, n.path)
+		t.nodes.remove(n)
 		t.spareNode(n)
 		if parent != nil {
 			parent.refs--
@@ -136,11 +136,8 @@ func (t *Table) spareNode(n *node) {
 	if n.touched != 0 || n.changed != 0 || len(t.spare.nodes) >= mostSpare {
 		return // this step still has to visit it
 	}
-	if l := n.extra; l != nil {
-		l.limits = l.limits[:0]
-		if l.slots != nil {
-			l.slots.taken, l.slots.low = l.slots.taken[:0], 0
-		}
+	if l := n.extra; l != nil && l.pool != nil {
+		*l.pool = pool{limits: l.pool.limits[:0], slots: slots{taken: l.pool.slots.taken[:0]}}
 	}
 	*n = node{extra: n.extra}
 	t.spare.nodes = append(t.spare.nodes, n)

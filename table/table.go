@@ -15,7 +15,7 @@ type Table struct {
 	tickets       uint64 // the last one drawn (R4)
 	epochs        uint64 // the last one given (R19)
 	changes       uint64 // the last Status.Change given
-	nodes         map[lockkeeper.Path]*node
+	nodes         nodeIndex
 	sessions      map[string]*session
 	nestedIn      map[lockkeeper.Ref][]*claim // live claims by the hold that they are made in (R15)
 	freezes       freezes
@@ -66,7 +66,6 @@ type Table struct {
 // New returns an empty table at time 0.
 func New() *Table {
 	return &Table{
-		nodes:     make(map[lockkeeper.Path]*node),
 		sessions:  make(map[string]*session),
 		nestedIn:  make(map[lockkeeper.Ref][]*claim),
 		thieves:   make(map[*claim]struct{}),

@@ -18,8 +18,9 @@ type node struct {
 	held    *entry                // held entries at it, newest first
 	prev    *node                 // neighbours in the ring of its parent, if it has holds; see holdings
 	next    *node                 //
+	link    *node                 // see nodeIndex
 	extra   *extra                // nil until it is first needed
-	counts  [kinds - kindS]uint32 // of held entries at it, by kind; see count
+	counts  [kindP - kindS]uint32 // of held entries at it, shared and exclusive; see count
 	refs    uint32                // entries of targets at it, and nodes below it
 	kinds   kindSet               // those of which it counts any
 	idles   bool                  // it is in Table.idle, perhaps with references again
@@ -30,14 +31,14 @@ type node struct {
 // node returns the node of a path with one more reference, and creates it if there is none, and those
 // above it.
 func (t *Table) node(path lockkeeper.Path) *node {
-	n := t.nodes[path]
+	n := t.nodes.find(path)
 	if n == nil {
 		n = t.newNode()
 		n.path = path
 		if i := strings.LastIndexByte(string(path), '/'); i > 0 {
 			n.parent = t.node(path[:i])
 		}
-		t.nodes[path] = n
+		t.nodes.add(n)
 	}
 	n.refs++
 	return n
@@ -56,21 +57,25 @@ func (n *node) unused() bool {
 
 // units returns the number of permits that are held at n.
 func (n *node) units() int {
-	if n.extra == nil {
+	if n.extra == nil || n.extra.pool == nil {
 		return 0
 	}
-	return int(n.extra.permits)
+	return int(n.extra.pool.units)
 }
 
 // count returns the number of held entries at n of kind k, or of those below it that imply the intent k.
 func (n *node) count(k kind) uint32 {
 	switch {
-	case k >= kindS:
+	case k == kindS || k == kindX:
 		return n.counts[k-kindS]
 	case n.extra == nil:
 		return 0
+	case k < kindS:
+		return n.extra.intents[k]
+	case n.extra.pool == nil:
+		return 0
 	}
-	return n.extra.intents[k]
+	return n.extra.pool.held
 }
 
 // hold adds p to the held entries of its node, and its intents to the counters above.
@@ -82,7 +87,7 @@ func (p *entry) hold() {
 	}
 	n.held = p
 	if p.permits != 0 {
-		n.needExtra().permits += p.permits
+		n.needExtra().needPool().units += p.permits
 	}
 	n.add(p.kind, 1)
 	for above := n.parent; above != nil; above = above.parent {
@@ -103,7 +108,7 @@ func (p *entry) drop() {
 	}
 	p.prev, p.next = nil, nil
 	if p.permits != 0 {
-		n.extra.permits -= p.permits
+		n.extra.pool.units -= p.permits
 	}
 	n.add(p.kind, ^uint32(0))
 	for above := n.parent; above != nil; above = above.parent {
@@ -146,9 +151,12 @@ func (n *node) holdings() holdings {
 // a ring, nodes with writers come first, the newest of them at the front.
 func (n *node) add(k kind, by uint32) {
 	var counter *uint32
-	if k >= kindS {
+	switch k {
+	case kindS, kindX:
 		counter = &n.counts[k-kindS]
-	} else {
+	case kindP:
+		counter = &n.needExtra().needPool().held
+	default:
 		counter = &n.needExtra().intents[k]
 	}
 	if *counter > 1 || *counter == 1 && by == 1 {
@@ -276,7 +284,7 @@ func (c *claim) holdsAt(n *node, k kind) (count uint32) {
 // nodesWithWaiters lists the nodes at which a claim waits or waited, by path.
 func (t *Table) nodesWithWaiters() []*node {
 	var ns []*node
-	for _, n := range t.nodes { // order does not matter: sorted below
+	for _, n := range t.nodes.all() { // order does not matter: sorted below
 		if n.extra != nil {
 			ns = append(ns, n)
 		}
