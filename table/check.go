@@ -19,7 +19,7 @@ func (t *Table) Check() error {
 			return err
 		}
 	}
-	if noWait.intents != nil || noWait.bound != forever || noWait.due != nil {
+	if noWait != (wait{}) {
 		return errors.New("the wait that claims share was changed")
 	}
 	if shared := plain; !shared.equalsPlain() || plainEnd.text != "" || plainEnd.several != nil ||
@@ -61,8 +61,8 @@ func (t *Table) checkClaims() error {
 			return fmt.Errorf("claim %s: frozen is %t, against the freezes", c.ref(), c.frozen)
 		case (c.holds) != (c.fence > 0):
 			return fmt.Errorf("claim %s: fence %d but %d entries held", c.ref(), c.fence, len(c.held()))
-		case !c.waits && c.bound != forever:
-			return fmt.Errorf("claim %s waits for nothing until %s", c.ref(), c.bound)
+		case !c.waits && c.bound() != forever:
+			return fmt.Errorf("claim %s waits for nothing until %s", c.ref(), c.bound())
 		}
 		if w := c.request(); w.Check() != nil {
 			return fmt.Errorf("claim %s: %w", c.ref(), w.Check())

@@ -140,17 +140,17 @@ func (t *Table) checkEntries() error {
 
 // checkIntents verifies that c has the intents that its wanted entries imply, each once.
 func (c *claim) checkIntents() error {
-	n, wanted := 0, c.wanted()
+	n, wanted, intents := 0, c.wanted(), c.intents()
 	for i := range wanted {
 		for above := wanted[i].node.parent; above != nil; above = above.parent {
-			if !has(c.intents, above, wanted[i].kind.intent()) {
+			if !has(intents, above, wanted[i].kind.intent()) {
 				return fmt.Errorf("claim %s waits without an intent on %s", c.ref(), above.path)
 			}
 		}
 	}
-	for i := range c.intents {
-		p := &c.intents[i]
-		if has(c.intents[:i], p.node, p.kind) || !slices.ContainsFunc(wanted, func(w entry) bool {
+	for i := range intents {
+		p := &intents[i]
+		if has(intents[:i], p.node, p.kind) || !slices.ContainsFunc(wanted, func(w entry) bool {
 			return w.node != p.node && p.node.path.Covers(w.node.path) && w.kind.intent() == p.kind
 		}) {
 			n++
@@ -177,7 +177,7 @@ func (n *node) checkQueues(listed map[*entry]bool) error {
 	n.extra.all(func(p *entry) bool {
 		listed[p] = true
 		switch {
-		case p.node != n || !p.in(p.claim.wanted()) && !p.in(p.claim.intents):
+		case p.node != n || !p.in(p.claim.wanted()) && !p.in(p.claim.intents()):
 			err = fmt.Errorf("node %s: an entry of claim %s is queued but not wanted here", n.path, p.claim.ref())
 		case p.next != nil && p.next.claim != p.claim && !p.claim.before(p.next.claim):
 			err = fmt.Errorf("node %s: claim %s is queued before %s", n.path, p.claim.ref(), p.next.claim.ref())

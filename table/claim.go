@@ -41,14 +41,35 @@ type claim struct {
 
 // wait is the part of a claim that only claims need that wait, or that time changes.
 type wait struct {
-	intents []entry       // intents on the ancestors of its targets, in the queues there unless it is frozen
-	bound   time.Duration // when its wait ends; forever if never
-	due     *timer        // the next instant at which time changes it; nil if there was none yet; see reschedule
-	room    [2]entry      // memory for the intents of most claims
+	few  [2]entry // intents of most claims; see intents
+	many *[]entry // intents, if they are more
+	due  *timer   // the next instant at which time changes it; nil if there was none yet; see reschedule
 }
 
 // noWait is the wait of claims that have none. All tables share it, so nobody may change it.
-var noWait = wait{bound: forever}
+var noWait wait
+
+// intents returns the intents on the ancestors of the targets. They are in the queues there unless the
+// claim is frozen.
+func (w *wait) intents() []entry {
+	switch {
+	case w.many != nil:
+		return *w.many
+	case w.few[0].node == nil:
+		return nil
+	case w.few[1].node == nil:
+		return w.few[:1]
+	}
+	return w.few[:]
+}
+
+// bound returns when the wait ends; forever if never.
+func (w *wait) bound() time.Duration {
+	if w.due == nil {
+		return forever
+	}
+	return w.due.bound
+}
 
 // ownWait returns c's wait for a change; c gets one of its own if it has none.
 func (t *Table) ownWait(c *claim) *wait {
@@ -58,9 +79,25 @@ func (t *Table) ownWait(c *claim) *wait {
 	return c.wait
 }
 
+// ownTimer returns c's timer for a change; c gets one if it has none.
+func (t *Table) ownTimer(c *claim) *timer {
+	w := t.ownWait(c)
+	if w.due == nil {
+		w.due = &timer{at: forever, bound: forever, claim: c}
+	}
+	return w.due
+}
+
+// setBound sets what bound returns.
+func (t *Table) setBound(c *claim, at time.Duration) {
+	if c.bound() != at {
+		t.ownTimer(c).bound = at
+	}
+}
+
 // dropWait drops c's wait if there is nothing in it.
 func (t *Table) dropWait(c *claim) {
-	if w := c.wait; w != &noWait && w.intents == nil && w.bound == forever && (w.due == nil || w.due.index == 0) {
+	if w := c.wait; w != &noWait && w.intents() == nil && w.bound() == forever && (w.due == nil || w.due.index == 0) {
 		c.wait = &noWait
 		t.spareWait(w)
 	}
@@ -215,8 +252,9 @@ func (c *claim) wanted() []entry {
 // pending yields all entries with which c waits: its intents and the entries that it wants.
 func (c *claim) pending() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		for i := range c.intents {
-			if !yield(&c.intents[i]) {
+		intents := c.intents()
+		for i := range intents {
+			if !yield(&intents[i]) {
 				return
 			}
 		}

@@ -98,9 +98,7 @@ func (s *session) termsLike(of *terms) *terms {
 // cloneEntries gives d, a copy of c, entries of its own.
 func (t *Table) cloneEntries(d, c *claim) {
 	d.cold, d.wait = c.cold.clone(), &noWait
-	if c.bound != forever {
-		t.ownWait(d).bound = c.bound
-	}
+	t.setBound(d, c.bound())
 	d.setEntries(t.clonePlaces(d, c.entries()))
 	if c.converts != nil {
 		d.own().converts = t.clonePlaces(d, c.converts)
@@ -148,7 +146,7 @@ func (t *Table) cloneLists(twin, n *node, twins map[*claim]*claim) {
 	n.extra.all(func(p *entry) bool {
 		q := find(twins[p.claim].wanted(), p)
 		if q == nil {
-			q = find(twins[p.claim].intents, p)
+			q = find(twins[p.claim].intents(), p)
 		}
 		twin.extra.waiting++
 		twin.extra.queueOf(q).insert(q)

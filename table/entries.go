@@ -52,15 +52,16 @@ func (t *Table) addIntents(c *claim) {
 		intent := wanted[i].kind.intent()
 		for above := wanted[i].node.parent; above != nil; above = above.parent {
 			if intents == nil {
-				intents = t.ownWait(c).room[:0]
+				intents = t.ownWait(c).few[:0]
 			}
 			if !has(intents, above, intent) {
 				intents = append(intents, entry{claim: c, node: above, kind: intent})
 			}
 		}
 	}
-	if intents != nil {
-		c.wait.intents = intents // it is c's own
+	if len(intents) > len(c.few) {
+		many := intents
+		*c.wait = wait{many: &many, due: c.due} // it is c's own
 	}
 }
 
@@ -76,7 +77,7 @@ func has(entries []entry, n *node, k kind) bool {
 
 // dropIntents is the reverse of addIntents; c must have left the queues.
 func (t *Table) dropIntents(c *claim) {
-	if c.intents != nil {
-		c.wait.intents, c.wait.room = nil, [2]entry{} // it is c's own
+	if c.intents() != nil {
+		*c.wait = wait{due: c.due} // it is c's own
 	}
 }

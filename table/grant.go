@@ -219,9 +219,7 @@ func (t *Table) grant(c *claim) {
 
 // unbind removes the bound of c's wait, which is over.
 func (t *Table) unbind(c *claim) {
-	if c.bound != forever {
-		t.ownWait(c).bound = forever
-	}
+	t.setBound(c, forever)
 }
 
 // startWaiting puts c into the queues of its wanted entries, or among the frozen claims.
@@ -238,8 +236,9 @@ func (t *Table) startWaiting(c *claim) {
 
 // enqueue puts c's wanted entries and intents into the queues of their nodes.
 func (t *Table) enqueue(c *claim) {
-	for i := range c.intents {
-		t.enqueueEntry(&c.intents[i])
+	intents := c.intents()
+	for i := range intents {
+		t.enqueueEntry(&intents[i])
 	}
 	wanted := c.wanted()
 	for i := range wanted {
@@ -300,8 +299,9 @@ func (t *Table) stopWaiting(c *claim, givesUp bool) {
 	if c.blocksHeld() {
 		t.blockingWaits--
 	}
-	for i := range c.intents {
-		t.dequeueEntry(&c.intents[i], givesUp)
+	intents := c.intents()
+	for i := range intents {
+		t.dequeueEntry(&intents[i], givesUp)
 	}
 	wanted := c.wanted()
 	for i := range wanted {

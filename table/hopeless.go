@@ -9,11 +9,11 @@ import (
 // hopeless reports whether c's wait is certain to end without a grant (R8): a freeze or announced
 // holds block it until its bound or longer.
 func (t *Table) hopeless(c *claim) bool {
-	if c.ended() || !c.waits || c.bound == forever {
+	if c.ended() || !c.waits || c.bound() == forever {
 		return false
 	}
 	if c.frozen {
-		if f := t.forbidden(c); f != nil && f.until >= c.bound {
+		if f := t.forbidden(c); f != nil && f.until >= c.bound() {
 			return true
 		}
 	}
@@ -43,7 +43,7 @@ func (t *Table) hopeless(c *claim) bool {
 
 // heldBeyond reports whether h is certain to be held when c gives up.
 func (c *claim) heldBeyond(h *claim) bool {
-	return h != c && h.announcedEnd() >= c.bound && !(c.steals() && h.want.Priority < c.want.Priority)
+	return h != c && h.announcedEnd() >= c.bound() && !(c.steals() && h.want.Priority < c.want.Priority)
 }
 
 // recheckAround marks the waits that a change of the hold c may have made hopeless.

@@ -265,7 +265,7 @@ func (c *claim) record() ClaimRecord {
 	r := ClaimRecord{
 		Ref: c.ref(), Want: c.request(), State: lockkeeper.Waiting, Converting: c.converting(), Grants: c.grants(),
 		Ticket: c.ticket, Fence: c.fence, Change: c.change, Changed: c.changedAt(), Arrived: c.arrived, Granted: c.granted,
-		Bound:       c.bound,
+		Bound:       c.bound(),
 		Quiet:       c.quiet(),
 		StatedEnd:   c.stated,
 		StatedIn:    c.statedIn,

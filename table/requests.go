@@ -271,7 +271,7 @@ func (t *Table) beginWait(c *claim) {
 	default:
 		t.addIntents(c)
 		if c.want.Wait != forever {
-			t.ownWait(c).bound = t.now + c.want.Wait
+			t.setBound(c, t.now+c.want.Wait)
 		}
 		t.recordChange(c, Queued, lockkeeper.NoReason)
 		t.startWaiting(c)

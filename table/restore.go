@@ -263,9 +263,7 @@ func (t *Table) loadClaim(r *ClaimRecord) (*claim, error) {
 		granted: r.Granted,
 	}
 	c.setChanged(r.Changed)
-	if r.Bound != forever {
-		t.ownWait(c).bound = r.Bound
-	}
+	t.setBound(c, r.Bound)
 	if r.Unconfirmed || r.Overdue {
 		own := c.own()
 		own.unsure, own.overdue = r.Unconfirmed, r.Overdue

@@ -41,7 +41,7 @@ func (t *Table) newWait(c *claim) *wait {
 		}
 		return w
 	}
-	return &wait{bound: forever}
+	return new(wait)
 }
 
 // spareWait keeps the memory of a wait that has nothing in it.
@@ -72,7 +72,7 @@ func (t *Table) recycle() {
 				*rare = plain
 			}
 			if c.wait != &noWait {
-				c.wait.bound = forever
+				t.setBound(c, forever)
 				t.dropWait(c)
 			}
 			*c = claim{wait: &noWait, cold: rare}

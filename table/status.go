@@ -159,7 +159,7 @@ func (t *Table) status(c *claim) lockkeeper.Status {
 		Ref: c.ref(), Inside: c.want.Inside, Change: c.change, Revision: c.want.Revision, State: lockkeeper.Waiting,
 		Reason: c.undone, Text: c.text, Grants: c.grants(), Priority: c.want.Priority, Label: c.label.unpack(),
 		Fence: c.fence, Unconfirmed: c.unsure, Converting: c.converting(), Ticket: c.ticket,
-		Age: t.now - c.arrived, Left: left(c.bound, t.now),
+		Age: t.now - c.arrived, Left: left(c.bound(), t.now),
 	}
 	if c.holds {
 		st.State, st.Age, st.Asked = lockkeeper.Held, t.now-c.granted, t.asked(c)

@@ -261,7 +261,7 @@ func (t *Table) fallDue(c *claim) {
 	case c.enforcedEnd() <= t.now: // a lapsed claim ends for the reason of its lapse
 		t.endForced(c, lockkeeper.Overdue, lockkeeper.Label{})
 		return
-	case c.waits && c.bound <= t.now:
+	case c.waits && c.bound() <= t.now:
 		t.giveUp(c, lockkeeper.TimedOut, "")
 		if c.ended() {
 			return
@@ -283,7 +283,7 @@ func (t *Table) reschedule(c *claim) {
 	if !c.ended() {
 		at = c.enforcedEnd()
 		if c.waits {
-			at = min(at, c.bound, t.takeAt(c))
+			at = min(at, c.bound(), t.takeAt(c))
 			if ready := c.quiet() + c.want.Quiet; c.soft() && ready > t.now {
 				at = min(at, ready)
 			}
@@ -301,9 +301,7 @@ func (t *Table) setDue(c *claim, at time.Duration) {
 		if at == forever {
 			return
 		}
-		if w := t.ownWait(c); w.due == nil {
-			w.due = &timer{at: forever, claim: c}
-		}
+		t.ownTimer(c)
 	}
 	t.schedule.set(c.due, at)
 }

@@ -10,7 +10,8 @@ import (
 // one of these fields is set. The timer is in the schedule exactly while at is not forever.
 type timer struct {
 	at      time.Duration
-	index   int // in the schedule, counted from 1; 0 if it is not there
+	index   int           // in the schedule, counted from 1; 0 if it is not there
+	bound   time.Duration // of a claim: when its wait ends; forever if never
 	claim   *claim
 	session *session
 	freeze  *freeze
