@@ -73,20 +73,20 @@ func TestBytes(t *testing.T) {
 		most float64
 		fill func(f *filled) float64
 	}{
-		{"held", 350, func(f *filled) float64 {
+		{"held", 308, func(f *filled) float64 {
 			return bytesEach(n, func(i int) { claim(f, f.holder, i, countedPath(i)) })
 		}},
-		{"waiting, each behind another holder", 465, func(f *filled) float64 {
+		{"waiting, each behind another holder", 400, func(f *filled) float64 {
 			for i := range n {
 				claim(f, f.holder, i, countedPath(i))
 			}
 			return bytesEach(n, func(i int) { claim(f, f.waiter, i, countedPath(i)) })
 		}},
-		{"waiting, all for one path", 345, func(f *filled) float64 {
+		{"waiting, all for one path", 295, func(f *filled) float64 {
 			claim(f, f.holder, 0, countedPath(0))
 			return bytesEach(n, func(i int) { claim(f, f.waiter, i, countedPath(0)) })
 		}},
-		{"remembered", 110, func(f *filled) float64 {
+		{"remembered", 90, func(f *filled) float64 {
 			return bytesEach(n, func(i int) {
 				claim(f, f.holder, i, countedPath(i))
 				release(f, i)
