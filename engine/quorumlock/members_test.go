@@ -2,10 +2,15 @@ package quorumlock
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/node"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
 )
 
 // An expelled node is replaced at once, without the grace of a lost one.
@@ -116,6 +121,58 @@ func TestSettingIsPutWhileTheLeaderIsLost(t *testing.T) {
 		}
 		if v, err = settings.Read(t.Context()); err != nil || string(v.Setting(votersKey).Value) != "1" {
 			t.Errorf("the setting is %q: %v", v.Setting(votersKey).Value, err)
+		}
+	})
+}
+
+// nowhere is the transport of a node without others.
+type nowhere struct{}
+
+func (nowhere) Send(replica.Message) {}
+
+// A leader whose process stood still knows old things of the others. It decides about voters again only when a
+// node has been silent for an election timeout that began after the pause.
+func TestPausedLeaderLetsATimeoutPassBeforeItChangesVoters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state, err := replica.Found(replica.Beginning{Voters: []uint64{1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var decisions, pause atomic.Int64
+		start := time.Now()
+		n, err := node.New(withDefaults(node.Config{
+			Replica:   replica.Config{ID: 1, Incarnation: 1},
+			Storage:   &disk{},
+			Transport: nowhere{},
+			Clock:     func() time.Duration { return time.Second + time.Since(start) + time.Duration(pause.Load()) },
+			Members: func(*replica.Replica) (voters.Policy, []voters.Member, error) {
+				decisions.Add(1)
+				return voters.Policy{Voters: 1, Grace: time.Minute}, nil, nil
+			},
+		}), state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Close()
+		if err := n.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		const timeout = electionTicks * tickTime
+		during := func(d time.Duration) int64 {
+			before := decisions.Load()
+			time.Sleep(d)
+			synctest.Wait()
+			return decisions.Load() - before
+		}
+		if got := during(5 * timeout); got != 5 {
+			t.Errorf("it decides %d times in 5 election timeouts", got)
+		}
+		pause.Add(int64(5 * time.Second))
+		if got := during(2*timeout - 2*tickTime); got != 0 {
+			t.Errorf("after a pause it decides %d times before two election timeouts have passed", got)
+		}
+		if got := during(2 * timeout); got != 2 {
+			t.Errorf("then it decides %d times in 2 election timeouts", got)
 		}
 	})
 }

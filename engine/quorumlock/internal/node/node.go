@@ -67,10 +67,11 @@ type Node struct {
 	writes      []replica.Write // that the writer has not taken
 	timer       *time.Timer     // calls wake
 	wakeAt      time.Duration   // when timer fires, by the clock; lockkeeper.Forever if never
-	ticks       int
-	contactless int           // ticks without contact with a leader
-	contactAt   time.Duration // the clock at the latest tick with contact
-	suspended   bool          // there was no contact for an election timeout
+	ticks       int             // since the process stood still for an election timeout
+	tickedAt    time.Duration   // the clock at the latest tick
+	contactless int             // ticks without contact with a leader
+	contactAt   time.Duration   // the clock at the latest tick with contact
+	suspended   bool            // there was no contact for an election timeout
 	closed      bool
 	status      replica.Status // at the latest tick
 	statusNews  chan struct{}  // closed at a tick with another status, and when the node is closed
@@ -105,7 +106,8 @@ func New(c Config, state replica.State) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.replica, n.contactAt = r, now
+	n.replica, n.contactAt, n.tickedAt = r, now, now
+	n.ticks = c.Replica.ElectionTicks // it begins with no old knowledge
 	n.timer = time.AfterFunc(time.Hour, n.wake)
 	n.carryOut(now)
 	n.running.Go(n.write)
@@ -186,11 +188,26 @@ func (n *Node) tick() {
 			n.replica.Tick(now)
 			n.followContact(now)
 			n.followStatus()
-			if n.ticks++; n.ticks%n.config.Replica.ElectionTicks == 0 {
+			if n.steady(now) {
 				n.changeMembers(now)
 			}
 		})
 	}
+}
+
+// steady counts a tick, and reports whether the members are due: once in an election timeout, and
+// after a pause of the process once two have passed. In the first one messages are received that were
+// sent before the end of the pause; a node that sends nothing in the second one counts as silent.
+// Without that a leader could promote a learner that was lost during the pause, and so lose the
+// majority.
+func (n *Node) steady(now time.Duration) bool {
+	timeout := n.config.Replica.ElectionTicks
+	if now-n.tickedAt >= time.Duration(timeout)*n.config.Tick {
+		n.ticks = 0
+	}
+	n.tickedAt = now
+	n.ticks++
+	return n.ticks > timeout && n.ticks%timeout == 0
 }
 
 // write makes the writes durable until the node is closed or stops.
