@@ -63,7 +63,8 @@ func (c *call) sessionOf(ref lockkeeper.Ref) (*claimSession, error) {
 	text, _, found := strings.Cut(rest, "-")
 	ttl, err := time.ParseDuration(text)
 	s := lockkeeper.Session{ID: ref.Session, TTL: ttl}
-	if ok && found && err == nil && ref.ID == solo.ClaimID && string(appendTTL(nil, ttl)) == text && s.Check(false) == nil {
+	exact := found && err == nil && string(appendTTL(nil, ttl)) == text
+	if ok && exact && ref.ID == solo.ClaimID && s.Check(false) == nil {
 		return c.session(ref.Session, ttl), nil
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
