@@ -35,7 +35,7 @@ release-snapshot: ## build archives, deb, rpm and a Homebrew formula into dist; 
 	rm -rf dist
 	cd tools/release && go run . -out ../../dist -targets '$(TARGETS)'
 
-image: ## build the OCI image lockkeeper, by buildah, podman or docker
+image: ## build the OCI image lockkeeper, by docker, podman or buildah
 	@tools/image
 
 # Some tests sit at a terminal, as a person does; some lose packets between hosts

@@ -56,7 +56,7 @@ func (c *containers) podman(args ...string) (string, error) {
 // its locks are in its volume.
 func TestImageServesWithoutConfiguration(t *testing.T) {
 	c := newContainers(t)
-	if _, err := c.run("../image", imageName); err != nil {
+	if _, err := c.run("env", "BUILDER=buildah", "../image", imageName); err != nil {
 		t.Fatal(err)
 	}
 	serving := func() {
