@@ -148,7 +148,7 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 		return nil
 	}
 	if err != nil {
-		d.wrong(lockkeeper.Broken, "opening it", err.Error(), d.openRemedy(err, url))
+		d.wrong(lockkeeper.Broken, "opening it", words(err), d.openRemedy(err, url))
 		return nil
 	}
 	n, old := 0, false
@@ -159,7 +159,7 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 			d.wrong(lockkeeper.Broken, "reading it", fmt.Sprintf("its lists are %s old: %s", duration.Elapsed(ago), err),
 				diskRemedy)
 		case err != nil:
-			d.wrong(lockkeeper.Broken, "reading it", err.Error(), d.openRemedy(err, url))
+			d.wrong(lockkeeper.Broken, "reading it", words(err), d.openRemedy(err, url))
 			return client
 		default:
 			n++

@@ -24,7 +24,7 @@ func (d *doctor) roundTrips(ctx context.Context, client *connection, url string)
 		for _, err := range client.List(ctx, lockkeeper.Query{Ref: lockkeeper.Ref{Session: "lk-doctor", ID: 1},
 			Stale: true}) {
 			if _, old := lockkeeper.Stale(err); err != nil && !old {
-				d.wrong(lockkeeper.Broken, check, err.Error(), d.openRemedy(err, url))
+				d.wrong(lockkeeper.Broken, check, words(err), d.openRemedy(err, url))
 				return
 			}
 		}
