@@ -22,7 +22,7 @@ import (
 // fences and tickets, and end them for the same reasons.
 func TestSlotsAreTheTable(t *testing.T) {
 	runs, inSlots, moved := 0, 0, 0
-	for seed := range testmode.Seeds(t, testmode.Pick(60, 3000)) {
+	for seed := range testmode.Seeds(t, testmode.Pick(100, 2000)) {
 		runs++
 		synctest.Test(t, func(t *testing.T) {
 			p := newSlotPair(t, seed)
