@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -132,34 +133,38 @@ func (c *conn) endQueue() {
 
 // answerDecided answers in the order of the queue, until endQueue.
 func (c *conn) answerDecided() {
-	var spare []*decided
+	var all []*decided
 	for range c.decided.more {
-		for {
-			c.decided.mu.Lock()
-			all := c.decided.all
-			c.decided.all = spare[:0]
-			c.decided.mu.Unlock()
-			for rest := all; len(rest) > 0; {
-				rest = rest[c.answerCommitted(rest):]
+		for all = c.take(all); len(all) > 0; all = c.take(all) {
+			select {
+			case <-all[0].commit.Done():
+			case <-c.server.life.Done():
 			}
-			clear(all)
-			if spare = all; cap(spare) > queuedRoom {
-				spare = nil
-			}
-			if len(all) == 0 {
-				break
-			}
+			all = c.take(all) // what came meanwhile may have the same commit
+			all = slices.Delete(all, 0, c.answerCommitted(all))
+		}
+		if cap(all) > queuedRoom {
+			all = nil
 		}
 	}
 }
 
-// answerCommitted waits until the first commit has ended, or the server's life. It answers all whose
-// commits have ended by one write, and returns their number.
-func (c *conn) answerCommitted(all []*decided) int {
-	select {
-	case <-all[0].commit.Done():
-	case <-c.server.life.Done():
+// take moves the queue to the end of all.
+func (c *conn) take(all []*decided) []*decided {
+	q := &c.decided
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all = append(all, q.all...)
+	clear(q.all)
+	if q.all = q.all[:0]; cap(q.all) > queuedRoom {
+		q.all = nil
 	}
+	return all
+}
+
+// answerCommitted answers the first decision, and those behind it whose commits have ended too, by one
+// write. It returns their number.
+func (c *conn) answerCommitted(all []*decided) int {
 	n := 1
 	for n < len(all) && isEnded(all[n].commit) {
 		n++
