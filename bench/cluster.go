@@ -63,7 +63,7 @@ func (c *lkCluster) startNode(ctx context.Context, at place, name, peers, listen
 	c.running = append(c.running, node)
 	state := "ready: "
 	if len(c.running) == len(clusterNodes) {
-		state = fmt.Sprintf("ready: %d voters of ", len(clusterNodes))
+		state = fmt.Sprintf("ready: %d voters reached", len(clusterNodes))
 	}
 	return node.ready(ctx, func(ctx context.Context) error {
 		out, err := c.tell(ctx, "ls", "--data", folder)
