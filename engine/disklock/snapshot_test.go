@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -43,7 +44,7 @@ func TestCloseAtAnyMomentOfASnapshot(t *testing.T) {
 		}
 	}
 	interrupted := 0
-	for round := range 12 {
+	for round := 0; round < 12; round += testmode.Pick(3, 1) {
 		reference := t.TempDir()
 		copyFolder(t, dir, reference)
 		e := openHere(t, reference, options{careless: true})
