@@ -1,11 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
+
+	"github.com/lockkeeper/lockkeeper"
 )
 
 // lkCluster is a cluster of three nodes of ours, each a process of "lk serve" on the disk of the run's
@@ -61,13 +63,13 @@ func (c *lkCluster) startNode(ctx context.Context, at place, name, peers, listen
 	}
 	node.name, node.addr = "the node "+name, listen
 	c.running = append(c.running, node)
-	state := "ready: "
-	if len(c.running) == len(clusterNodes) {
-		state = fmt.Sprintf("ready: %d voters reached", len(clusterNodes))
-	}
 	return node.ready(ctx, func(ctx context.Context) error {
-		out, err := c.tell(ctx, "ls", "--data", folder)
-		if err == nil && !bytes.HasPrefix(out, []byte(state)) {
+		out, err := c.tell(ctx, "ls", "--json", "--data", folder)
+		var s lockkeeper.ClusterStatus
+		if err == nil {
+			err = json.Unmarshal(out, &s)
+		}
+		if err == nil && (s.State != lockkeeper.NodeReady || s.Live < len(c.running)) {
 			err = errors.New(string(out))
 		}
 		return err

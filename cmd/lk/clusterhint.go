@@ -15,8 +15,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
-// sayFirstNode says that the folder has the first node of a new cluster, and the command that runs it:
-// where clients on other machines reach it, if other nodes do.
+// sayFirstNode says that the folder has the first node of a new cluster, and prints the command that runs
+// it. If nodes of other machines can reach the node, the command lets clients of other machines reach it.
 func (a *app) sayFirstNode(o *clusterOptions, folder string, c *quorumlock.Config) {
 	fmt.Fprintf(a.stderr, "lk: %s has the first node of a new cluster, %q\n", folder, c.Name)
 	run := "lk serve" + o.dataFlag(folder)
@@ -32,10 +32,12 @@ func (a *app) sayFirstNode(o *clusterOptions, folder string, c *quorumlock.Confi
 	case err == nil && ip.IsLoopback():
 		fmt.Fprintf(a.stderr, "lk: to run it: %s\n", run+listen)
 	default:
-		fmt.Fprintf(a.stderr, "lk: to run it, with --tokens, --tls-cert and --tls-key in place of --insecure if clients "+
-			"must authenticate: %s\n", run+listen+" --insecure")
+		fmt.Fprintf(a.stderr, "lk: to run it: %s\n%s", run+listen+" --insecure", insteadOfInsecure)
 	}
 }
+
+const insteadOfInsecure = "lk: --insecure lets every client in: --tokens, --tls-cert and --tls-key in its place let " +
+	"in those with a token\n"
 
 // sayJoin says how a node joins by a new token, which is in the file.
 func (a *app) sayJoin(ctx context.Context, o *joinTokenOptions) {
@@ -46,14 +48,13 @@ func (a *app) sayJoin(ctx context.Context, o *joinTokenOptions) {
 		fmt.Fprintf(a.stderr, "lk: to run that node on this machine: %s\n", run+flags)
 		return
 	}
-	fmt.Fprintf(a.stderr, "lk: to run that node on its machine, with its address for ADDR, and with this server's "+
-		"--tokens, --tls-cert and --tls-key in place of --insecure if it has them: %s --peers ADDR --listen ADDR:%d "+
-		"--insecure\n", run, serverPort)
+	fmt.Fprintf(a.stderr, "lk: to run that node on its machine, whose address is ADDR: %s --peers ADDR --listen ADDR:%d "+
+		"--insecure\n%s", run, serverPort, insteadOfInsecure)
 }
 
-// neighbourFlags returns the flags of a further node on this machine, after a space: its folder, name and
-// addresses, which no other node has, nor one that may join by another token; "" if the nodes are on
-// several machines.
+// neighbourFlags returns the flags of a further node on this machine, after a space: a folder, a name and
+// addresses. No node has them, and they are not those of a node that may still join by another token. It
+// returns "" if this node can be reached from other machines.
 func (o *joinTokenOptions) neighbourFlags(ctx context.Context) string {
 	var s lockkeeper.ClusterStatus
 	var tokens []quorumlock.TokenStatus

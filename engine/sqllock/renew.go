@@ -85,36 +85,31 @@ func (tx *transaction) readAskers(ctx context.Context, keep func(int, *rows.Clai
 		d.sessions(slices.Sorted(maps.Keys(sessions)), false, tx.view.keepSession))
 }
 
-// loadAlone makes a table of the sessions and their claims alone: it must not grant or end anything
-// else. Claims that ask theirs to yield are in it even when their session has ended: the ask stands
-// until a call ends those claims by the rules.
+// loadAlone makes a table of the claims that were read, and of their sessions: it must not grant or end
+// anything. Claims whose sessions have ended are in it, too: what they ask of others stands until a call
+// ends them by the rules.
 func (tx *transaction) loadAlone() error {
 	c := tx.view
 	c.applyAcks()
-	var change uint64
-	for _, found := range c.claims { // order does not matter
-		tx.now = max(tx.now, found.Changed)
-		change = max(change, found.Change)
-	}
-	snap := table.Snapshot{Counters: table.Counters{Now: tx.now, Changes: change}}
-	in := make(map[string]bool)
+	snap := table.Snapshot{}
+	ended := make(map[string]bool)
 	for _, ref := range slices.SortedFunc(maps.Keys(c.claims), compareRefs) {
-		switch id, s := ref.Session, c.sessions[ref.Session]; {
-		case s != nil && !s.Closed:
-			in[id] = true
-		case tx.scope.sessions[id]:
-			delete(c.claims, ref)
-			continue
-		case !in[id]:
-			in[id] = true
-			snap.Sessions = append(snap.Sessions, tx.endingSession(id, s))
+		found := c.claims[ref]
+		tx.now = max(tx.now, found.Changed)
+		snap.Counters.Changes = max(snap.Counters.Changes, found.Change)
+		snap.Claims = append(snap.Claims, found.ClaimRecord)
+		if s := c.sessions[ref.Session]; s == nil || s.Closed {
+			ended[ref.Session] = true
 		}
-		snap.Claims = append(snap.Claims, c.claims[ref].ClaimRecord)
 	}
+	snap.Counters.Now = tx.now
 	for _, s := range c.sessions { // order does not matter: sessions are known by their ids
 		if !s.Closed {
 			snap.Sessions = append(snap.Sessions, s.SessionRecord)
 		}
+	}
+	for id := range ended { // order does not matter, likewise
+		snap.Sessions = append(snap.Sessions, tx.endingSession(id, c.sessions[id]))
 	}
 	tx.table = table.New()
 	if err := tx.table.Load(snap); err != nil {
@@ -144,9 +139,13 @@ func (tx *transaction) renew(k lockkeeper.Key) (table.Reply, error) {
 	return reply, err
 }
 
+// renewAlone renews a session in a table that ends no sessions: it refuses one that has ended.
 func (tx *transaction) renewAlone(k lockkeeper.Key) (table.Reply, error) {
-	if s := tx.view.sessions[k.Session]; s != nil && s.Deadline <= tx.now { // which the table does not notice
-		return table.Reply{}, &lockkeeper.Error{Err: lockkeeper.ErrSession, Detail: "session " + k.Session + " has ended"}
+	if s := tx.view.sessions[k.Session]; s == nil || s.Closed || s.Deadline <= tx.now {
+		return table.Reply{}, &lockkeeper.Error{
+			Err:    lockkeeper.ErrSession,
+			Detail: "session " + k.Session + " has ended or was never attached",
+		}
 	}
 	return tx.step(table.Command{Op: table.Renew, Key: k, Alone: true})
 }

@@ -110,12 +110,11 @@ func readFile(path string) ([]byte, error) {
 // replaceFile replaces a file by text, atomically. When it returns nil, the file is on disk.
 func replaceFile(path string, text []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*")
-	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("can't write %s: this user may not make files in its directory (%w): use another user, or another "+
-			"directory", path, fs.ErrPermission)
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		err = failed.Err // without the name of the temporary file
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("can't write %s: no file can be made in its directory: %w", path, err)
 	}
 	defer os.Remove(f.Name()) // without effect after the rename
 	_, err = f.Write(text)

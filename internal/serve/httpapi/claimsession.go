@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/solo"
@@ -42,10 +41,7 @@ func newSessionID(ttl time.Duration, key string) string {
 		sum := sha256.Sum256([]byte(key))
 		text = base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20])
 	}
-	for _, c := range []byte(text) {
-		id = append(id, byte(unicode.ToLower(rune(c))))
-	}
-	return string(id)
+	return string(append(id, strings.ToLower(text)...))
 }
 
 // appendTTL writes a TTL exactly, in the largest unit that is exact.

@@ -189,8 +189,7 @@ func (h *Health) probe() lockkeeper.Finding {
 		time.Since(began).Round(time.Microsecond))}
 	if err != nil {
 		h.last.Grade, h.last.Detail = lockkeeper.Broken, err.Error()
-		h.last.Remedy = "see to the disk, or the database, that keeps the locks"
-		if h.concerns.Cluster != nil {
+		if h.last.Remedy = "see to the disk, or the database, that keeps the locks"; h.concerns.Cluster != nil {
 			h.last.Remedy = "lk cluster ls on this machine says what to do"
 		}
 	}

@@ -16,7 +16,7 @@ func (n *Node) followContact(now time.Duration) {
 	n.contactless++
 	if n.contactless >= n.config.Replica.ElectionTicks && !n.suspended {
 		n.suspended = true
-		n.view.Interrupt(unavailable(n.whySuspended()))
+		n.view.Interrupt(replica.Unavailable(n.whySuspended()))
 	}
 }
 
@@ -25,7 +25,7 @@ func (n *Node) followContact(now time.Duration) {
 func (n *Node) resume() {
 	if n.suspended && n.replica.Status().Contact {
 		n.suspended = false
-		n.view.Interrupt(unavailable(replica.ErrNoLeader))
+		n.view.Interrupt(replica.Unavailable(replica.ErrNoLeader))
 	}
 }
 

@@ -309,21 +309,12 @@ func (n *Node) Look(look func(*replica.Replica)) {
 // Change proposes a change of the configuration of the log with the settings that belong to it, as
 // [replica.Replica.Change] does.
 func (n *Node) Change(c voters.Change, with ...replica.Setting) error {
-	err := unavailable(errClosed)
+	err := replica.Unavailable(errClosed)
 	n.input(func(now time.Duration) { err = n.replica.Change(now, c, with...) })
 	return err
 }
 
-func refusal(cause error) replica.Answer { return replica.Answer{Err: unavailable(cause)} }
-
-// unavailable returns an ErrUnavailable, for the reason QuorumLost if no node leads.
-func unavailable(cause error) error {
-	e := &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
-	if errors.Is(cause, replica.ErrNoLeader) {
-		e.Reason = lockkeeper.QuorumLost
-	}
-	return e
-}
+func refusal(cause error) replica.Answer { return replica.Answer{Err: replica.Unavailable(cause)} }
 
 var errClosed = errors.New("the engine is closed")
 

@@ -27,12 +27,12 @@ func (n *Node) Await(ctx context.Context, is func(replica.Status) bool) (replica
 			return s, nil
 		}
 		if closed {
-			return s, unavailable(errClosed)
+			return s, replica.Unavailable(errClosed)
 		}
 		select {
 		case <-news:
 		case <-ctx.Done():
-			return s, unavailable(context.Cause(ctx))
+			return s, replica.Unavailable(context.Cause(ctx))
 		}
 	}
 }

@@ -33,8 +33,9 @@ var (
 		"it is not known whether the call was made")
 )
 
-// unavailable returns an ErrUnavailable, for the reason QuorumLost if no node leads.
-func unavailable(cause error) error {
+// Unavailable returns an ErrUnavailable with this cause. Its reason is QuorumLost if the cause is
+// ErrNoLeader.
+func Unavailable(cause error) error {
 	e := &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: cause}
 	if errors.Is(cause, ErrNoLeader) {
 		e.Reason = lockkeeper.QuorumLost
@@ -92,9 +93,9 @@ func (r *Replica) admit(q *request, err error) CallID {
 	switch {
 	case err != nil:
 	case r.failed != nil:
-		err = unavailable(r.failed)
+		err = Unavailable(r.failed)
 	case len(r.calls.pending) >= r.config.MaxQueued:
-		err = unavailable(ErrBusy)
+		err = Unavailable(ErrBusy)
 	}
 	if err != nil {
 		r.out.Answers = append(r.out.Answers, Answer{Call: id, Err: err})
@@ -183,7 +184,7 @@ func (r *Replica) receiveRefusal(m *Message) {
 		c.sentTo = 0
 		r.calls.refused = append(r.calls.refused, m.Call)
 	case kindBusy:
-		r.answer(Answer{Call: m.Call, Err: unavailable(ErrBusy)})
+		r.answer(Answer{Call: m.Call, Err: Unavailable(ErrBusy)})
 	case kindInvalid:
 		r.answer(Answer{Call: m.Call, Err: lockkeeper.Invalid("the leader refused the call: %s", m.Text)})
 	case kindDenied:
@@ -196,7 +197,7 @@ func (r *Replica) receiveRefusal(m *Message) {
 func (r *Replica) endSentCalls() {
 	for _, id := range r.calls.order {
 		if c := r.calls.pending[id]; c != nil && c.sentTo != 0 {
-			r.answer(Answer{Call: id, Err: unavailable(ErrUnknown)})
+			r.answer(Answer{Call: id, Err: Unavailable(ErrUnknown)})
 		}
 	}
 }
@@ -214,7 +215,7 @@ func (r *Replica) expireCalls() {
 			if c.sentTo != 0 {
 				cause = ErrUnknown
 			}
-			r.answer(Answer{Call: order[0], Err: unavailable(cause)})
+			r.answer(Answer{Call: order[0], Err: Unavailable(cause)})
 		}
 		order = order[1:]
 	}
@@ -231,7 +232,7 @@ func (r *Replica) resendRefused() {
 // endAllCalls answers everything.
 func (r *Replica) endAllCalls(cause error) {
 	for _, id := range r.calls.order {
-		r.answer(Answer{Call: id, Err: unavailable(cause)})
+		r.answer(Answer{Call: id, Err: Unavailable(cause)})
 	}
 	r.calls.order, r.calls.unsent, r.calls.refused = nil, nil, nil
 	r.endAllReads(cause)

@@ -56,7 +56,7 @@ func (r *Replica) Read(now time.Duration) CallID {
 		cause = ErrBusy
 	}
 	if cause != nil {
-		r.out.Answers = append(r.out.Answers, Answer{Call: id, Err: unavailable(cause)})
+		r.out.Answers = append(r.out.Answers, Answer{Call: id, Err: Unavailable(cause)})
 		return id
 	}
 	r.reads.waiting = append(r.reads.waiting, read{id, r.now + r.config.CallTimeout})
@@ -140,7 +140,7 @@ func (r *Replica) retryReads() {
 		return slices.DeleteFunc(list, func(one read) bool {
 			late := one.deadline <= r.now
 			if late {
-				r.out.Answers = append(r.out.Answers, Answer{Call: one.id, Err: unavailable(ErrNoLeader)})
+				r.out.Answers = append(r.out.Answers, Answer{Call: one.id, Err: Unavailable(ErrNoLeader)})
 			}
 			return late
 		})
@@ -171,7 +171,7 @@ func (r *Replica) endAllReads(cause error) {
 		r.reads.waiting = append(r.reads.waiting, g.reads...)
 	}
 	for _, one := range r.reads.waiting {
-		r.out.Answers = append(r.out.Answers, Answer{Call: one.id, Err: unavailable(cause)})
+		r.out.Answers = append(r.out.Answers, Answer{Call: one.id, Err: Unavailable(cause)})
 	}
 	r.reads = reads{}
 }
