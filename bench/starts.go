@@ -78,8 +78,8 @@ func (p *plan) runStarts(ctx context.Context, dir string) (all []*start, size in
 }
 
 // build builds a program without symbols and without C, as releases are, and copies it, as installing does.
-// The linker writes its file by a mapping, which leaves single pages in the cache of the kernel; a copy has larger
-// pieces there, which take fewer steps to map. Starts of the linker's file take 1.2 to 1.4 times the processor time.
+// Starts of the linker's file take 1.2 to 1.4 times the processor time, perhaps because the linker writes it by a
+// mapping, which leaves single pages in the cache of the kernel.
 func build(ctx context.Context, dir, to, pkg string) error {
 	linked := to + ".linked"
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", linked, pkg)
