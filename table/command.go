@@ -9,9 +9,10 @@ import (
 
 // RulesVersion is the version of the rules that this package implements. Every log entry and
 // snapshot states it. Raise it with every change after which the same commands give another table:
-// another grant, order, end, counter or record. An upgraded program then refuses the entries that
-// the version before wrote, and does not replay them to another table. A golden test of
-// internal/record fails if a change forgot to raise it.
+// another grant, order, end, counter or record. The text that says why a claim ended is in its
+// record, so other words in it are other rules. An upgraded program then refuses the entries that the
+// version before wrote, and does not replay them to another table. A golden test of internal/record
+// fails if a change forgot to raise it.
 const RulesVersion = 2
 
 // Op is the operation of a Command.

@@ -3,11 +3,8 @@ package record
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -111,56 +108,6 @@ func whole(tb *table.Table) [][]byte {
 		all = append(all, AppendRecord(nil, &s, i))
 	}
 	return all
-}
-
-// writeGolden writes batches and a snapshot in which there is something of every rule, and batches
-// and records with all fields.
-func writeGolden(t *testing.T) {
-	if _, err := os.Stat(goldenFile); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("%s is there: raise Form or table.RulesVersion; only if no release has had these versions, remove it",
-			goldenFile)
-	}
-	var out bytes.Buffer
-	for _, c := range fullCommands() {
-		fmt.Fprintf(&out, "all-fields-batch %x\n", batchOf(c, c))
-	}
-	full := fullSnapshot()
-	for i := range Records(&full) {
-		fmt.Fprintf(&out, "all-fields-record %x\n", AppendRecord(nil, &full, i))
-	}
-	tb := table.New()
-	g := &user{Rand: rand.New(rand.NewPCG(1, 1)), epochs: map[string]uint64{}, last: map[string]uint64{}}
-	var batch []table.Command
-	for range 800 {
-		c := g.command(tb.Now())
-		reply, err := tb.Step(&c)
-		if err != nil { // what its key states counts nevertheless
-			c = table.Command{At: c.At, Op: table.Pass, Key: c.Key}
-			if _, err := tb.Step(&c); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if c.Op == table.Attach && err == nil {
-			g.epochs[c.Session.ID] = reply.Lease.Key.Epoch
-		}
-		if batch = append(batch, c); len(batch) == 8 {
-			fmt.Fprintf(&out, "batch %x\n", batchOf(batch...))
-			batch = nil
-		}
-	}
-	for i, b := range whole(tb) {
-		kind := "record"
-		if i == 0 {
-			kind = "header"
-		}
-		fmt.Fprintf(&out, "%s %x\n", kind, b)
-	}
-	if err := os.MkdirAll(filepath.Dir(goldenFile), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(goldenFile, out.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // fullCommands are commands of every op and ending, with all their fields.
