@@ -15,7 +15,7 @@ const keepAlive = 15 * time.Second
 
 // gather is the least time between two writes of changes to one stream: the first change of a burst is
 // sent at once, and the others together, because a write costs more than a change.
-const gather = 50 * time.Millisecond
+const gather = 100 * time.Millisecond
 
 // snapshotTimeout bounds the list at the beginning of a stream.
 const snapshotTimeout = time.Minute
