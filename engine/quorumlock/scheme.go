@@ -27,12 +27,23 @@ func FolderOf(url string) string {
 
 // The files by which a folder shows what it is, see packages storage and join.
 const (
-	logFile    = "node.db"
-	joinedFile = "joined.json"
+	logFile     = "node.db"
+	logEndFile  = "node.db-wal"     // is there as long as the log, and may outlive it
+	retiredFile = "node.db.retired" // the log of a node that was recovered
+	joinedFile  = "joined.json"
 )
 
-// HasNode reports whether the folder is that of a node, though it may be damaged or have lost its log.
-func HasNode(folder string) bool { return exists(folder, logFile) || exists(folder, joinedFile) }
+// HasNode reports whether the folder is that of a node, though it may be damaged, have lost its log, or have been
+// recovered into another folder. A caller that took such a folder for an unused one would serve no locks, beside
+// those that the cluster has granted.
+func HasNode(folder string) bool {
+	for _, file := range []string{logFile, logEndFile, retiredFile, joinedFile} {
+		if exists(folder, file) {
+			return true
+		}
+	}
+	return false
+}
 
 // HasJoined reports whether Join has returned nil for this folder, and its log is there.
 func HasJoined(folder string) bool { return exists(folder, logFile) && exists(folder, joinedFile) }
