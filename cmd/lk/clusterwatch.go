@@ -10,12 +10,18 @@ import (
 
 // followCluster checks the node again when it loses or finds the cluster, and when nodes come and go, so
 // that the log shows that at once, and logs each other leader.
+//
+// An election is no outage: without a leader the node is checked only if it states that it is suspended.
 func (s *service) followCluster() {
-	leader := ""
+	leader, stated := "", true
 	for {
-		_, changed := s.node.Nodes()
-		s.health.Changed()
-		if now := s.node.Cluster(); now.Leader != leader && now.Leader != "" {
+		_, nodes := s.node.Nodes()
+		status := s.node.Changed()
+		now := s.node.Cluster()
+		if stated || now.Leader != "" {
+			s.health.Changed()
+		}
+		if now.Leader != leader && now.Leader != "" {
 			said := "the cluster has another leader"
 			if leader == "" {
 				said = "the cluster has a leader"
@@ -24,7 +30,10 @@ func (s *service) followCluster() {
 			s.log.Info(said, "leader", leader, "term", now.Term, "applied", now.Applied)
 		}
 		select {
-		case <-changed:
+		case <-nodes:
+			stated = true
+		case <-status:
+			stated = false
 		case <-s.life.Done():
 			return
 		}
@@ -49,6 +58,8 @@ func clusterFinding(s *lockkeeper.ClusterStatus) lockkeeper.Finding {
 		Detail: fmt.Sprintf("%s: %s reached, %d needed", s.State, plural(s.Live, "voter"), s.Majority),
 	}
 	switch {
+	case s.State == lockkeeper.NodeStopped:
+		f.Grade, f.Remedy = lockkeeper.Broken, "lk cluster ls on this machine says why this node has stopped"
 	case s.State != lockkeeper.NodeReady:
 		f.Grade, f.Remedy = lockkeeper.Broken, "lk cluster ls on this machine says which nodes are missing: start them"
 	case len(s.Alarms) > 0:

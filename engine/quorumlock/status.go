@@ -60,6 +60,10 @@ func (e *Engine) Cluster() lockkeeper.ClusterStatus {
 	return s
 }
 
+// Changed returns a channel that is closed when the state of this node, its leader or the voters have
+// changed since the call.
+func (e *Engine) Changed() <-chan struct{} { return e.node.News() }
+
 // state returns the state of this node, and for how long it has had no quorum.
 func (e *Engine) state(r *replica.Status) (lockkeeper.NodeState, time.Duration) {
 	since, suspended := e.node.Suspended()

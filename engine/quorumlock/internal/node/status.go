@@ -37,6 +37,13 @@ func (n *Node) Await(ctx context.Context, is func(replica.Status) bool) (replica
 	}
 }
 
+// News returns a channel that is closed in the next tick at which the status or Suspended has changed.
+func (n *Node) News() <-chan struct{} {
+	n.view.Lock()
+	defer n.view.Unlock()
+	return n.statusNews
+}
+
 // followStatus notes the status once in each tick. The caller has locked the view.
 func (n *Node) followStatus() {
 	s := n.replica.Status()
