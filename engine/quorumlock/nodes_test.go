@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
@@ -296,5 +298,22 @@ func TestNodesComeBackAtOtherAddresses(t *testing.T) {
 			}
 			return false
 		})
+	}
+}
+
+// A voter that is down can't lead. The operator learns that at once.
+func TestTransferToALostNodeIsRefused(t *testing.T) {
+	t.Parallel()
+	ms := newMachines(t, 3)
+	ms.settle(3, 0)
+	one, lost := ms.all[0], ms.all[2]
+	id := lost.engine.host.store.Identity().ID
+	lost.stop()
+	for one.engine.host.reaches(id) {
+		<-time.After(10 * time.Millisecond)
+	}
+	if err := one.engine.Transfer(ms.ctx(), lost.config.Name); !errors.Is(err, lockkeeper.ErrInvalid) ||
+		!strings.Contains(err.Error(), "is not reached") {
+		t.Errorf("the leadership is transferred to a node that is down: %v", err)
 	}
 }

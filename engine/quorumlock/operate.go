@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -127,9 +128,9 @@ type transfer struct {
 	Ends time.Duration `json:"ends"` // in the time of the table
 }
 
-// Transfer lets a node lead, and returns when it does. The node must be a voter that is caught up; and
-// have rank 0 if another such voter has rank 0, for that one would lead again at once. If ctx ends
-// before, the leader may still change within 10 s.
+// Transfer lets a node lead, and returns when it does. The node must be a voter that this node reaches and
+// that is caught up; and have rank 0 if another such voter has rank 0, for that one would lead again at once.
+// It gives up after little more than 10 s. If ctx ends before, the leader may still change within 10 s.
 func (e *Engine) Transfer(ctx context.Context, node string) error {
 	var to uint64
 	err := e.change(ctx, transferKey, func(v join.View) ([]byte, error) {
@@ -147,8 +148,10 @@ func (e *Engine) Transfer(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.node.Await(ctx, func(s replica.Status) bool { return s.Leader == to })
-	if err != nil {
+	late := fmt.Errorf("node %q does not lead yet: it has not caught up, or the leader does not reach it", node)
+	ctx, cancel := context.WithTimeoutCause(ctx, transferTime+electionTicks*tickTime, late)
+	defer cancel()
+	if _, err = e.node.Await(ctx, func(s replica.Status) bool { return s.Leader == to }); err != nil {
 		return err
 	}
 	// Removed early, the wish can't make a later leader yield. If this fails, Ends does that.
@@ -160,6 +163,9 @@ func (e *Engine) Transfer(ctx context.Context, node string) error {
 func (e *Engine) mayLead(v join.View, n *join.Node) error {
 	if !slices.Contains(e.node.Status().Voters, n.ID) {
 		return lockkeeper.Invalid("node %q does not vote now, so it can't lead", n.Name)
+	}
+	if n.ID != e.host.store.Identity().ID && !e.host.reaches(n.ID) {
+		return lockkeeper.Invalid("node %q is not reached, so it can't lead", n.Name)
 	}
 	if n.Rank == voters.Leads {
 		return nil

@@ -26,7 +26,7 @@ const (
 	makingName = ".control" // the directory in which a socket is made
 
 	maxRequest  = 512 << 10        // bytes
-	readTime    = 10 * time.Second // for a request to arrive
+	readTime    = 10 * time.Second // for a request to arrive, and for its answer to leave
 	verbTime    = time.Minute
 	maxRequests = 16 // at a time; others wait
 )
@@ -125,8 +125,6 @@ type response struct {
 
 // answer reads one request, does what it asks for, and answers.
 func answer(ctx context.Context, conn net.Conn, verbs map[string]Verb) error {
-	ctx, cancel := context.WithTimeout(ctx, verbTime)
-	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if err := conn.SetReadDeadline(time.Now().Add(readTime)); err != nil {
 		return err
@@ -139,7 +137,7 @@ func answer(ctx context.Context, conn net.Conn, verbs map[string]Verb) error {
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
-	work, gone := context.WithCancel(ctx)
+	work, gone := context.WithTimeout(ctx, verbTime)
 	defer gone()
 	go func() {
 		defer gone()
@@ -147,6 +145,9 @@ func answer(ctx context.Context, conn net.Conn, verbs map[string]Verb) error {
 	}()
 	text, err := json.Marshal(perform(work, line, verbs))
 	if err != nil {
+		return err
+	}
+	if err := conn.SetWriteDeadline(time.Now().Add(readTime)); err != nil {
 		return err
 	}
 	_, err = conn.Write(append(text, '\n'))
