@@ -159,8 +159,7 @@ func refuseName(v View, r *request, token *TokenRecord, node *Node) error {
 	}
 	if node.ID != 0 && node.ID != id && !expelled(v, node.ID) {
 		return refuse(NameTaken, "the cluster has a node %q already, at %s: choose another name; or if that node is "+
-			"gone for "+
-			"good, remove it; or if it lost its disk, mark that", node.Name, node.Address)
+			"gone for good, or its disk is lost, remove it by lk cluster remove", node.Name, node.Address)
 	}
 	nodes, err := Nodes(v)
 	if err != nil {

@@ -59,7 +59,7 @@ func (j *Joiner) Join(ctx context.Context) (*Credentials, error) {
 	case err != nil:
 		return nil, err
 	case joined.ID != 0 && j.Stored == nil:
-		return nil, fmt.Errorf("%s: %w: mark the disk of node %q as lost, and join from an empty folder with a new token",
+		return nil, fmt.Errorf("%s: %w: remove node %q by lk cluster remove, and join from an empty folder with a new token",
 			j.Folder, ErrLogLost, joined.Name)
 	case joined.ID != 0 && joined != *j.Stored:
 		return nil, fmt.Errorf("%s has the log of node %s %q, and the keys of node %s %q: put back what belongs together",

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 // The functions of this file change the settings of the cluster for its operator. They may be repeated
@@ -25,8 +26,8 @@ const maxTries = 16
 func CreateToken(ctx context.Context, s Settings, c *Credentials, life time.Duration, addresses []string) (Token,
 	error) {
 	if life < ShortestTokenLife || life > LongestTokenLife {
-		return Token{}, lockkeeper.Invalid("a join token for %s: it can be used for %s to %s", life, ShortestTokenLife,
-			LongestTokenLife)
+		return Token{}, lockkeeper.Invalid("a join token for %s: it can be used for %s to %s", duration.Text(life),
+			duration.Text(ShortestTokenLife), duration.Text(LongestTokenLife))
 	}
 	if err := checkAddresses(addresses); err != nil {
 		return Token{}, lockkeeper.Invalid("%s", err)
