@@ -5,7 +5,7 @@
 //	go run . -out DIR -targets linux/amd64   for one system alone
 //
 // The version is the tag of the commit. A commit without a tag gets a version below the next
-// release: 0.0.0-dev.TIME.COMMIT, and .dirty behind it if files differ from the commit. All files
+// release: 0.0.0-dev.TIME.gCOMMIT, and .dirty behind it if files differ from the commit. All files
 // have the time of the commit, so two runs on one commit with one version of Go make the same bytes.
 package main
 
@@ -135,7 +135,8 @@ func describe(top string) (version string, date time.Time, err error) {
 		return "", date, fmt.Errorf("git log: the time of the commit is %q: %w", seconds, err)
 	}
 	date = time.Unix(unix, 0).UTC()
-	version = fmt.Sprintf("0.0.0-dev.%s.%s", date.Format("20060102150405"), short)
+	// A hash of digits alone may begin with 0, which no number in a semantic version does: the g makes it text.
+	version = fmt.Sprintf("0.0.0-dev.%s.g%s", date.Format("20060102150405"), short)
 	switch changed, err := git(top, "status", "--porcelain", "--untracked-files=no"); {
 	case err != nil:
 		return "", date, err

@@ -265,7 +265,7 @@ func TestVersionIsTagOfUnchangedCommit(t *testing.T) {
 			t.Errorf("version %q (%v), want %s", got, err, pattern)
 		}
 	}
-	const dev = `0\.0\.0-dev\.\d{14}\.[0-9a-f]{7,}`
+	const dev = `0\.0\.0-dev\.\d{14}\.g[0-9a-f]{7,}`
 	must("init", "--quiet")
 	write("one")
 	must("add", "file")
