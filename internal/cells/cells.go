@@ -75,3 +75,31 @@ func Fit(text string, columns int) string {
 	text = Cut(text, columns)
 	return text + strings.Repeat(" ", max(0, columns-Width(text)))
 }
+
+// Wrap returns text in lines of at most so many columns, broken at spaces where there are any. All lines but
+// the first are indented. Only a character that is wider than a line makes a longer one. The text is clean.
+func Wrap(text string, columns int) (lines []string) {
+	indent := ""
+	for {
+		n, space, end := Width(indent), 0, len(text)
+		for i, r := range text {
+			if n += runeWidth(r); n > columns && i > 0 {
+				end = i
+				break
+			}
+			if r == ' ' && i > 0 {
+				space = i
+			}
+		}
+		if end < len(text) && text[end] != ' ' && space > 0 {
+			end = space
+		}
+		lines = append(lines, indent+text[:end])
+		if text = strings.TrimLeft(text[end:], " "); text == "" {
+			return lines
+		}
+		if columns >= 20 {
+			indent = "    "
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package cells_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/lockkeeper/lockkeeper/internal/cells"
@@ -51,6 +52,27 @@ func TestFitCountsColumns(t *testing.T) {
 		}
 		if got := cells.Fit(c.text, c.columns); got != c.want || cells.Width(got) != max(0, c.columns) {
 			t.Errorf("Fit(%q, %d) = %q, want %q", c.text, c.columns, got, c.want)
+		}
+	}
+}
+
+func TestWrapKeepsAllText(t *testing.T) {
+	for _, test := range []struct {
+		text    string
+		columns int
+		want    []string
+	}{
+		{"", 10, []string{""}},
+		{"ann waits", 9, []string{"ann waits"}},
+		{"ann waits for bob", 9, []string{"ann waits", "for bob"}},
+		{"ann waits for bob", 8, []string{"ann", "waits", "for bob"}},
+		{"abcdefgh", 3, []string{"abc", "def", "gh"}},
+		{"漢字漢", 4, []string{"漢字", "漢"}},
+		{"漢字", 1, []string{"漢", "字"}},
+		{"cleaner waits for db, held by nightly", 22, []string{"cleaner waits for db,", "    held by nightly"}},
+	} {
+		if got := cells.Wrap(test.text, test.columns); !slices.Equal(got, test.want) {
+			t.Errorf("Wrap(%q, %d) = %q, want %q", test.text, test.columns, got, test.want)
 		}
 	}
 }

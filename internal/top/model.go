@@ -293,6 +293,14 @@ func linesOf(text string) (lines []string) {
 	return lines
 }
 
+// wrapped returns the lines of the text as they fit on the screen.
+func (m *Model) wrapped() (lines []string) {
+	for _, line := range m.text {
+		lines = append(lines, cells.Wrap(line, m.size.Cols)...)
+	}
+	return lines
+}
+
 // nodesText shows the nodes of the cluster and its alarms.
 func (m *Model) nodesText() string {
 	if m.cluster.Line == "" {

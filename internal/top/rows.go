@@ -119,5 +119,5 @@ func (m *Model) scroll() {
 	n := m.listRows()
 	m.top = max(min(m.top, m.at), m.at-n+1, 0)
 	m.top = min(m.top, max(0, len(m.rows)-n))
-	m.line = max(0, min(m.line, len(m.text)-n))
+	m.line = max(0, min(m.line, len(m.wrapped())-n))
 }

@@ -252,6 +252,19 @@ func TestScreenFits(t *testing.T) {
 	}
 }
 
+// A long name or path leaves room for the reasons of all claims, and the text about a path is shown whole.
+func TestLongNamesLeaveReasons(t *testing.T) {
+	long := claim(1, lockkeeper.Held, strings.Repeat("W", 120), "long", lockkeeper.Path(strings.Repeat("p", 200)))
+	m, _ := after(New(words()), reads(long, claim(2, lockkeeper.Waiting, "cid", "held by ann", "db")), Size{120, 24})
+	wants(t, m, "WHY", "held by ann")
+	w := words()
+	w.Why = func(lockkeeper.Path, []lockkeeper.Status) string {
+		return strings.Repeat("word ", 30) + "END\n"
+	}
+	m, _ = after(New(w), reads(long), Size{80, 24}, "w")
+	wants(t, m, "END")
+}
+
 // Keys come whole however the terminal splits them; what is no key is dropped.
 func TestKeys(t *testing.T) {
 	for text, want := range map[string][]Key{

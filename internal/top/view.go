@@ -87,8 +87,9 @@ func (m Model) View(now time.Time) []Line {
 	}
 	if m.mode == reading {
 		add(Strong, "")
-		for i := m.line; i < len(m.text) && i < m.line+m.listRows(); i++ {
-			add(Plain, m.text[i])
+		text := m.wrapped()
+		for i := m.line; i < len(text) && i < m.line+m.listRows(); i++ {
+			add(Plain, text[i])
 		}
 	} else {
 		lines = append(lines, m.list(now)...)
@@ -140,8 +141,10 @@ func (m *Model) columns(r *row, all []lockkeeper.Status) []string {
 	return []string{r.name(), state, cells.Clean(who), duration.Elapsed(s.Age), mode, cells.Clean(why)}
 }
 
+const narrowWho = 16 // columns of a name, if the columns on its right need the rest
+
 // fitColumns chooses the widths of the columns: what their texts need, but the columns on the right
-// give way first.
+// give way first. One long path or name does not hide the reasons of all others.
 func fitColumns(room int, table [][]string) []int {
 	widths := make([]int, len(table[0]))
 	for _, columns := range table {
@@ -150,6 +153,11 @@ func fitColumns(room int, table [][]string) []int {
 		}
 	}
 	widths[0] = min(widths[0], max(12, room/3))
+	others := -widths[2] - 2
+	for _, width := range widths {
+		others += width + 2
+	}
+	widths[2] = min(widths[2], max(narrowWho, room-others))
 	for i := range widths {
 		widths[i] = max(0, min(widths[i], room))
 		room -= widths[i] + 2
