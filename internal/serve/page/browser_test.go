@@ -144,6 +144,9 @@ func TestPageInABrowser(t *testing.T) {
 	t.Run("a change appears", func(t *testing.T) {
 		again := w.claim(`{"path":"printer","as":"ann","note":"posters"` + long)
 		c.shows("posters")
+		c.eval(`[...document.querySelectorAll(".row.path")].find((r) => r.textContent.includes("printer")).click()`)
+		c.awaits(`document.querySelector(".timeline td:nth-child(3)")?.textContent.replace("\u00a0", " ") === "0 s"`)
+		c.presses("Escape")
 		w.release(again)
 		c.awaits(`!document.querySelector(".tree").innerText.includes("posters")`)
 		c.shows("no longer has printer")
@@ -240,7 +243,7 @@ func keysWork(t *testing.T, c *chromium) {
 	c.presses("/")
 	c.types("mytest2")
 	c.awaits(`document.querySelectorAll(".row.claim").length === 1`)
-	c.presses("ArrowDown", "End")
+	c.presses("Enter", "End") // Enter goes to the matches, as ArrowDown does
 	c.awaits(`document.activeElement.textContent.includes("ci-18")`)
 	c.presses("Enter")
 	c.shows("Facts")

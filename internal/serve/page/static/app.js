@@ -396,7 +396,7 @@ class Page {
       return;
     }
     if (event.target.matches?.("input, select, textarea")) {
-      if (event.target === this.search && event.key === "ArrowDown") {
+      if (event.target === this.search && (event.key === "ArrowDown" || event.key === "Enter")) {
         this.tree.select(this.tree.chosen, true);
         event.preventDefault();
       }

@@ -126,6 +126,8 @@ export class Store {
       return false;
     } else {
       this.put(st, old, false);
+      // Past changes begin in the middle: there, the wait may have begun before the server remembers.
+      if (!old && st.state === "held" && this.ready && !this.truncated) this.records.get(st.claim).atOnce = true;
     }
     return true;
   }

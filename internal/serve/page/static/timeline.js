@@ -45,7 +45,7 @@ function line(r, t, place) {
 function waited(r, end) {
   if (r.early) return "not seen";
   if (r.waits !== undefined) return duration((r.held ?? end) - r.waits);
-  return r.held !== undefined && r.held < r.seen ? "not seen" : "0 s";
+  return r.atOnce ? "0 s" : "not seen";
 }
 
 function bar(kind, from, to, place) {
