@@ -173,6 +173,12 @@ func TestPageInABrowser(t *testing.T) {
 		c.shows("revoked: it hangs")
 		c.shows("Live")
 	})
+	t.Run("a part without claims does not pass for everything", func(t *testing.T) {
+		c.opens("http://" + w.at + "/#only=nothing/here")
+		c.shows("Of what this page shows you, nothing is held")
+		c.opens("http://" + w.at + "/")
+		c.shows("1 waiting")
+	})
 	t.Run("a long queue is folded", func(t *testing.T) { queueFolds(c, w) })
 	t.Run("a cut is said, and resumed", func(t *testing.T) {
 		w.server.Close()

@@ -135,6 +135,7 @@ class Page {
     if (this.frame) return;
     this.frame = setTimeout(() => {
       this.frame = 0;
+      this.tree.partial = Boolean(this.scope) || !(this.session.may?.look ?? []).includes("*");
       this.cost = timed(() => {
         this.tree.draw();
         this.say();

@@ -21,6 +21,7 @@ export class Tree {
     this.chosen = "";
     this.text = "";
     this.only = "";
+    this.partial = false; // the tree leaves out what the rights or the address do not show
     this.body = el("div", { role: "rowgroup", class: "rows" });
     this.note = el("p", { class: "empty", hidden: true });
     this.grid = el("div", {
@@ -108,6 +109,7 @@ export class Tree {
   emptyText() {
     if (!this.store.ready) return "Loading…";
     if (this.text || this.only) return "Nothing matches. Press Esc in the search to see everything.";
+    if (this.partial) return "Of what this page shows you, nothing is held, and nothing waits.";
     return "Nothing is held, and nothing waits. A lock appears here at once: try lk run demo -- sleep 60";
   }
 
