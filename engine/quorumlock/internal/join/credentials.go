@@ -45,7 +45,8 @@ func OpenCredentials(folder string, identity Identity) (*Credentials, error) {
 	}
 	key, err := pki.ReadKey(filepath.Join(folder, keyFile))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the key of node %q: %w; no other node has it: expel the node at another one by "+
+			"lk cluster remove, and join again from an empty folder", identity.Name, err)
 	}
 	c := &Credentials{identity: identity, authority: authority, key: key, roots: x509.NewCertPool(), life: CertificateLife}
 	c.roots.AddCert(authority.Certificate())
