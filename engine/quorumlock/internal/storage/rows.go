@@ -62,7 +62,7 @@ func (i *Identity) is(want *Identity) bool {
 }
 
 func (i *Identity) String() string {
-	return fmt.Sprintf("node %q (id %d) of cluster %q", i.Name, i.ID, i.Cluster)
+	return fmt.Sprintf("node %q (id %016x) of cluster %q", i.Name, i.ID, i.Cluster)
 }
 
 const (

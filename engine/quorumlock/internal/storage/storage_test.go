@@ -222,7 +222,7 @@ func TestOpenRefusesOtherFolders(t *testing.T) {
 	}{
 		"no folder":       {filepath.Join(t.TempDir(), "none"), Identity{}, ErrNoNode, "create a cluster or join one"},
 		"no node":         {t.TempDir(), Identity{}, ErrNoNode, "create a cluster or join one"},
-		"another id":      {newNode(t), Identity{Cluster: "c0ffee", ID: 18}, lockkeeper.ErrInvalid, "id 17"},
+		"another id":      {newNode(t), Identity{Cluster: "c0ffee", ID: 18}, lockkeeper.ErrInvalid, "id 0000000000000011"},
 		"another cluster": {newNode(t), Identity{Cluster: "decaf", ID: 17}, lockkeeper.ErrInvalid, `cluster "c0ffee"`},
 		"another name":    {newNode(t), Identity{Name: "bob"}, lockkeeper.ErrInvalid, `node "ann"`},
 	} {
