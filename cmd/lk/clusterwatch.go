@@ -61,7 +61,7 @@ func clusterFinding(s *lockkeeper.ClusterStatus) lockkeeper.Finding {
 	case s.State == lockkeeper.NodeStopped:
 		f.Grade, f.Remedy = lockkeeper.Broken, "lk cluster ls on this machine says why this node has stopped"
 	case s.State != lockkeeper.NodeReady:
-		f.Grade, f.Remedy = lockkeeper.Broken, "lk cluster ls on this machine says which nodes are missing: start them"
+		f.Grade, f.Remedy = lockkeeper.Broken, "lk cluster ls on this machine says why, and which nodes to start"
 	case len(s.Alarms) > 0:
 		f.Grade, f.Remedy = lockkeeper.Doubtful, "lk cluster ls on this machine says what to do"
 		f.Detail += ", " + plural(len(s.Alarms), "alarm")
