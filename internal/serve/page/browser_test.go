@@ -179,6 +179,7 @@ func TestPageInABrowser(t *testing.T) {
 		c.opens("http://" + w.at + "/")
 		c.shows("1 waiting")
 	})
+	t.Run("what is chosen is explained", func(t *testing.T) { chosenIsExplained(c, w) })
 	t.Run("a long queue is folded", func(t *testing.T) { queueFolds(c, w) })
 	t.Run("a cut is said, and resumed", func(t *testing.T) {
 		w.server.Close()
@@ -219,6 +220,29 @@ func TestPageInABrowser(t *testing.T) {
 
 // queueFolds: a long queue shows its first waiters, unfolds, and has only the rows on the screen in the
 // document, whatever the keys go to.
+// chosenIsExplained: a wait that the tree does not show is explained when its path is chosen. The page has
+// no timer, and nothing changes, so that nothing else makes the page ask.
+func chosenIsExplained(c *chromium, w *town) {
+	var script struct{ Identifier string }
+	c.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": "window.setInterval = () => 0"}, &script)
+	c.opens("http://" + w.at + "/#chosen")
+	c.call("Page.reload", nil, nil)
+	c.shows("Live")
+	c.shows("in line") // the first questions are answered
+	c.awaits(`![...document.querySelectorAll(".row.waits")].some((r) => r.innerText.includes("\nwaiting\n"))`)
+	c.presses("2") // the tree shows holders alone
+	c.awaits(`document.title.includes("waiting")`)
+	before := c.eval("document.title").(string)
+	ref := w.claim(`{"path":"mydatabase/mytest1","as":"late"` + long)
+	c.awaits("document.title !== " + quote(before))
+	c.eval(`[...document.querySelectorAll(".row.path")].find((r) => r.textContent.includes("mytest1")).click()`)
+	c.awaits(`document.querySelector(".panel").innerText.includes("in line")`)
+	c.call("Page.removeScriptToEvaluateOnNewDocument", map[string]any{"identifier": script.Identifier}, nil)
+	w.release(ref)
+	c.call("Page.reload", nil, nil)
+	c.shows("Live")
+}
+
 func queueFolds(c *chromium, w *town) {
 	var refs []string
 	for i := range 60 {

@@ -340,6 +340,7 @@ class Page {
     this.main.classList.toggle("chosen", chosen);
     this.tree.select(key, !chosen);
     this.detail.draw();
+    this.wantEvidence();
     if (!remember) return;
     const hash = new URLSearchParams();
     if (this.scope) hash.set("only", this.scope);
