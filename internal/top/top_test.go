@@ -120,6 +120,11 @@ func TestFilterAndQueue(t *testing.T) {
 	wants(t, m, "queue of db", "ann", "cid", "!bob", "!ops")
 	m, _ = after(m, Key("esc"), "w")
 	wants(t, m, "why db of 4", "any key")
+	m, _ = after(m, Size{80, 5})
+	wants(t, m, "why db of 4", "!PgDn")
+	m, _ = after(m, Key("esc"), "?")
+	wants(t, m, "PgDn: move  any other key: back") // the text goes on below
+	m, _ = after(m, Size{80, 24})
 	m, _ = after(m, "q")
 	wants(t, m, "bob", "!why db") // a key leaves the text, and does nothing else
 }

@@ -196,6 +196,9 @@ func (m *Model) foot() string {
 	case confirms:
 		return "thaw " + m.pending.text + "? Enter: yes, Esc: no"
 	case reading:
+		if len(m.wrapped()) > m.listRows() {
+			return "up, down, PgUp, PgDn: move  any other key: back"
+		}
 		return "any key: back"
 	}
 	if m.note != "" {
