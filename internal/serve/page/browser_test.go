@@ -146,6 +146,9 @@ func TestPageInABrowser(t *testing.T) {
 		c.shows("posters")
 		c.eval(`[...document.querySelectorAll(".row.path")].find((r) => r.textContent.includes("printer")).click()`)
 		c.awaits(`document.querySelector(".timeline td:nth-child(3)")?.textContent.replace("\u00a0", " ") === "0 s"`)
+		if c.eval(longestTimes) != true {
+			t.Error("a long time runs over its column of the timeline")
+		}
 		c.presses("Escape")
 		w.release(again)
 		c.awaits(`!document.querySelector(".tree").innerText.includes("posters")`)
@@ -172,6 +175,11 @@ func TestPageInABrowser(t *testing.T) {
 		c.call("Page.reload", nil, nil)
 		c.shows("revoked: it hangs")
 		c.shows("Live")
+	})
+	t.Run("an earlier step has no false time", func(t *testing.T) {
+		if wrong := c.eval(earlierStep); wrong != "" {
+			t.Error(wrong)
+		}
 	})
 	t.Run("a part without claims does not pass for everything", func(t *testing.T) {
 		c.opens("http://" + w.at + "/#only=nothing/here")
@@ -220,6 +228,25 @@ func TestPageInABrowser(t *testing.T) {
 
 // queueFolds: a long queue shows its first waiters, unfolds, and has only the rows on the screen in the
 // document, whatever the keys go to.
+// longestTimes reports whether the longest duration fits into the columns of the timeline.
+const longestTimes = `[...document.querySelectorAll(".timeline td:not(.axis)")].every((cell) => {
+	cell.textContent = "9 min 59 s";
+	return cell.scrollWidth <= cell.clientWidth;
+})`
+
+// earlierStep returns what is wrong with the times of two asks, of which the page saw only the second; "" if nothing.
+const earlierStep = `import("/page/store.js").then(({ Store }) => {
+	const store = new Store();
+	const asked = (claim, change) => ({ claim, change, state: "held", age: 60, fence: change,
+		targets: [{ path: claim, mode: "exclusive" }], asked: { reason: "stolen" } });
+	store.event("snapshot", asked("a", 1));
+	store.event("ready", {});
+	store.event("change", { ...asked("b", 2), asked: undefined });
+	store.event("change", asked("b", 3));
+	const late = (claim) => store.records.get(claim).steps.find((s) => s.kind === "asked").late;
+	return late("a") !== true ? "an ask before the snapshot has a time" : late("b") ? "a seen ask has no time" : "";
+})`
+
 // chosenIsExplained: a wait that the tree does not show is explained when its path is chosen. The page has
 // no timer, and nothing changes, so that nothing else makes the page ask.
 func chosenIsExplained(c *chromium, w *town) {

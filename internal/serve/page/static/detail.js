@@ -10,6 +10,9 @@ import {
 
 const MOST_BELOW = 10; // holders below a path
 
+/** Returns when a step or a change was, as far as the page knows. */
+const timeOf = (e) => (e.late ? "before " : "") + clock(e.at);
+
 export class Detail {
   /**
    * show({ path } | { claim } | { cluster } | {}) is called to go elsewhere, actions has revoke, freeze and thaw, and
@@ -110,7 +113,7 @@ export class Detail {
   feed() {
     const list = this.store.events.slice(-30).reverse();
     return el("section", {}, el("h3", {}, "Latest changes"), list.length
-      ? el("ol", { class: "steps" }, list.map((e) => el("li", {}, el("time", {}, clock(e.at)), el("span", {},
+      ? el("ol", { class: "steps" }, list.map((e) => el("li", {}, el("time", {}, timeOf(e)), el("span", {},
         this.event(e)))))
       : el("p", { class: "muted" }, "None since " + clock(this.store.since) + "."));
   }
@@ -219,7 +222,7 @@ export class Detail {
       this.facts(st, record, t),
       record && el("section", {}, el("h3", {}, "History"), el("ol", { class: "steps" },
         record.steps.slice().reverse().map((s) =>
-        el("li", {}, el("time", {}, clock(s.at)), el("span", {}, this.stepText(s))))), el("p", { class: "muted" },
+        el("li", {}, el("time", {}, timeOf(s)), el("span", {}, this.stepText(s))))), el("p", { class: "muted" },
           this.known())),
     ];
   }

@@ -45,6 +45,7 @@ export class Store {
   /** Applies one event of the stream. */
   event(name, st) {
     if (st?.state) st.received = now();
+    this.live = name === "change"; // else a step may be older than its message, which has no time of its own
     switch (name) {
       case "reset":
         this.pending = nothing();
@@ -149,7 +150,9 @@ export class Store {
     if (st.state === "waiting") {
       record.waits ??= since;
       if (!old) this.step(record, since, "waits");
-      if (st.priority !== old?.priority && old) this.step(record, st.received, "priority " + (st.priority ?? 0));
+      if (st.priority !== old?.priority && old) {
+        this.step(record, st.received, "priority " + (st.priority ?? 0), undefined, !this.live);
+      }
     } else if (old?.state !== "held") {
       record.held = since;
       record.fence = st.fence;
@@ -157,8 +160,8 @@ export class Store {
       if (!first) this.log(st, "granted", record);
     }
     if (st.asked && JSON.stringify(st.asked.reason) !== JSON.stringify(old?.asked?.reason)) {
-      this.step(record, st.received, "asked", st.asked);
-      if (!first) this.log({ ...st, age: 0 }, "asked", record);
+      this.step(record, st.received, "asked", st.asked, !this.live);
+      if (!first) this.log({ ...st, age: 0 }, "asked", record, !this.live);
     }
     record.last = st;
     for (const target of st.targets ?? []) this.span(target.path, record);
@@ -209,8 +212,9 @@ export class Store {
     }
   }
 
-  step(record, at, kind, detail) {
-    record.steps.push({ at, kind, detail });
+  /** Adds a step to a claim's history. late: it was before at, nobody knows when. */
+  step(record, at, kind, detail, late) {
+    record.steps.push({ at, kind, detail, late });
     if (record.steps.length > MOST_STEPS) record.steps.shift();
   }
 
@@ -225,8 +229,8 @@ export class Store {
     if (list.length > MOST_SPANS) list.splice(Math.max(0, list.findIndex((r) => r.end !== undefined)), 1);
   }
 
-  log(st, kind, record) {
-    this.events.push({ at: st.received - (st.age ?? 0), kind, st, record });
+  log(st, kind, record, late) {
+    this.events.push({ at: st.received - (st.age ?? 0), kind, st, record, late });
     if (this.events.length > MOST_EVENTS) this.events.shift();
   }
 
