@@ -2,12 +2,12 @@ package quorumlock
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/storage"
 )
 
 // prefix begins a URL of this engine; the name of the folder follows without escapes.
@@ -25,33 +25,13 @@ func FolderOf(url string) string {
 	return filepath.Clean(folder)
 }
 
-// The files by which a folder shows what it is, see packages storage and join.
-const (
-	logFile     = "node.db"
-	logEndFile  = "node.db-wal"     // is there as long as the log, and may outlive it
-	retiredFile = "node.db.retired" // the log of a node that was recovered
-	joinedFile  = "joined.json"
-)
-
 // HasNode reports whether the folder is that of a node, though it may be damaged, have lost its log, or have been
 // recovered into another folder. A caller that took such a folder for an unused one would serve no locks, beside
 // those that the cluster has granted.
-func HasNode(folder string) bool {
-	for _, file := range []string{logFile, logEndFile, retiredFile, joinedFile} {
-		if exists(folder, file) {
-			return true
-		}
-	}
-	return false
-}
+func HasNode(folder string) bool { return storage.HadLog(folder) || join.HasJoined(folder) }
 
 // HasJoined reports whether Join has returned nil for this folder, and its log is there.
-func HasJoined(folder string) bool { return exists(folder, logFile) && exists(folder, joinedFile) }
-
-func exists(folder, file string) bool {
-	_, err := os.Stat(filepath.Join(folder, file))
-	return err == nil
-}
+func HasJoined(folder string) bool { return storage.HasLog(folder) && join.HasJoined(folder) }
 
 // TokenVariable is the environment variable that may have the text of a join token.
 const TokenVariable = join.TokenVariable

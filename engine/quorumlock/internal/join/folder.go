@@ -94,6 +94,12 @@ func readJoined(folder string) (id Identity, err error) {
 	return id, err
 }
 
+// HasJoined reports whether the node of the folder has become a member.
+func HasJoined(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, joinedFile))
+	return err == nil
+}
+
 func writeJoined(folder string, id Identity) error { return writeFile(folder, joinedFile, id) }
 
 // CheckJoined returns ErrOtherCluster if the node of a folder has joined another cluster than that of the

@@ -92,3 +92,41 @@ func TestDamagedCreationIsNotResumed(t *testing.T) {
 		}
 	}
 }
+
+// A folder from which a node's log is gone still shows that a node was there, and only such a folder does.
+func TestFolderOfALostLogIsNotUnused(t *testing.T) {
+	changes := map[string]func(*testing.T, string){
+		"as it is": func(*testing.T, string) {},
+		"damaged": func(t *testing.T, dir string) {
+			if err := os.Truncate(folder{path: dir}.database(), 0); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"removed": func(t *testing.T, dir string) {
+			if err := os.Remove(folder{path: dir}.database()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"retired": func(t *testing.T, dir string) {
+			if err := reopen(t, dir, options{}).Retire([]byte("another node goes on")); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(folder{path: dir}.log()); err != nil { // the file left is that of the retired node
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, change := range changes {
+		dir := newNode(t)
+		if err := reopen(t, dir, options{}).Close(); err != nil {
+			t.Fatal(err)
+		}
+		change(t, dir)
+		if there := name == "as it is" || name == "damaged"; !HadLog(dir) || HasLog(dir) != there {
+			t.Errorf("%s: it had a log: %t, it has one: %t", name, HadLog(dir), HasLog(dir))
+		}
+	}
+	if dir := t.TempDir(); HadLog(dir) || HasLog(dir) {
+		t.Error("an empty folder counts as that of a node")
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
@@ -20,6 +21,23 @@ type folder struct {
 func (f folder) database() string { return filepath.Join(f.path, "node.db") }
 func (f folder) log() string      { return dbfolder.LogPath(f.database()) }
 func (f folder) mark() string     { return dbfolder.MarkPath(f.path) }
+
+// HasLog reports whether the folder has a node's log, which may be damaged.
+func HasLog(dir string) bool { return exist(folder{path: dir}.database()) }
+
+// HadLog reports whether the folder has a node's log or a trace of one: SQLite's log, which stays when the
+// database is removed, or the log of a node that is retired.
+func HadLog(dir string) bool {
+	f := folder{path: dir}
+	return exist(f.database(), f.log(), f.retired())
+}
+
+func exist(files ...string) bool {
+	return slices.ContainsFunc(files, func(file string) bool {
+		_, err := os.Lstat(file)
+		return err == nil
+	})
+}
 
 // Open opens the folder of a node, and checks all that it has. want says which node it must be; its
 // zero fields may be anything. ctx limits the time of the checks. Open changes nothing if it refuses.
