@@ -11,14 +11,14 @@ import (
 // followCluster checks the node again when it loses or finds the cluster, and when nodes come and go, so
 // that the log shows that at once, and logs each other leader.
 //
-// An election is no outage: without a leader the node is checked only if it states that it is suspended.
+// An election is no outage: until the node lacks a quorum for long enough to say so, it is not checked.
 func (s *service) followCluster() {
-	leader, stated := "", true
+	leader := ""
 	for {
 		_, nodes := s.node.Nodes()
 		status := s.node.Changed()
 		now := s.node.Cluster()
-		if stated || now.Leader != "" {
+		if now.Leader != "" || now.State != lockkeeper.NodeReady {
 			s.health.Changed()
 		}
 		if now.Leader != leader && now.Leader != "" {
@@ -31,9 +31,7 @@ func (s *service) followCluster() {
 		}
 		select {
 		case <-nodes:
-			stated = true
 		case <-status:
-			stated = false
 		case <-s.life.Done():
 			return
 		}
