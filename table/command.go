@@ -13,7 +13,7 @@ import (
 // record, so other words in it are other rules. An upgraded program then refuses the entries that the
 // version before wrote, and does not replay them to another table. A golden test of internal/record
 // fails if a change forgot to raise it.
-const RulesVersion = 2
+const RulesVersion = 3
 
 // Op is the operation of a Command.
 type Op uint8

@@ -89,6 +89,39 @@ func TestRestoredTableHasTheSameRecords(t *testing.T) {
 	}
 }
 
+// TestLateAcknowledgement: a holder whose hold was forced to end says so after it can no longer rely on the
+// hold. A table that was restored in between has the same records afterwards.
+func TestLateAcknowledgement(t *testing.T) {
+	one := table.New()
+	r := story.New(one, nil)
+	step := func(tb *table.Table, text string) {
+		t.Helper()
+		c, err := story.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c = r.Complete(c)
+		reply, err := tb.Step(&c)
+		if r.Learn(c, reply, err); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{"attach ann ttl=10s", "attach bob ttl=10s", "claim ann 1 exclusive db",
+		"at 1s revoke bob ann.1 force", "at 8s renew ann", "at 8s renew bob", "at 10500ms pass"} {
+		step(one, text)
+	}
+	other, err := table.Restore(one.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tb := range []*table.Table{one, other} {
+		step(tb, "at 10700ms attach ann ttl=10s epoch=1")
+	}
+	if got, want := other.Snapshot(), one.Snapshot(); !reflect.DeepEqual(got, want) {
+		t.Errorf("the restored table differs: %s", firstDifference(got, want))
+	}
+}
+
 func bytesOf(snap *table.Snapshot) (b []byte) {
 	for i := range record.Records(snap) {
 		b = record.AppendRecord(b, snap, i)

@@ -115,8 +115,10 @@ func (t *Table) expireUnacked() {
 }
 
 // acknowledgeEnds removes the unacknowledged holders of a session that pick selects, because they
-// now know the end of their holds. It reports whether it removed any.
+// now know the end of their holds. It reports whether it removed any. A holder whose end has passed
+// keeps its record: a restored table does not index it, and must have the same records.
 func (t *Table) acknowledgeEnds(session string, pick func(id uint64) bool) bool {
+	t.expireUnacked()
 	found := false
 	for id, tomb := range t.unacked.bySession[session] { // order does not matter: each by itself
 		if t.work++; pick(id) {

@@ -44,7 +44,7 @@ func TestDumpChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"state open, opened last by lockkeeper", "snapshot 0: row=0 rules=2 records=0", "  restart\n",
+		"state open, opened last by lockkeeper", "snapshot 0: row=0 rules=3 records=0", "  restart\n",
 		" attach ann ttl=1m", " claim ann 2 exclusive y/a", " release ann 1 ", " claim ann 3 exclusive x",
 	} {
 		if !strings.Contains(text, line) {
