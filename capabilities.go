@@ -83,6 +83,21 @@ type Commit interface {
 // more than a commit. It is never the answer to a user.
 var ErrNotBegun = errors.New("the call would have to wait")
 
+// A Starter is an [Engine] that can't answer at once, such as a node of a cluster. A caller that has
+// many calls, such as a server, needs no goroutine for each: the methods below are those of Engine, but
+// they do not wait. They pass the answer to a function.
+//
+//	Start… ─┬─ false ──> nothing has happened, and answer is not called: call the method of Engine
+//	        └─ true ───> answer is called once, maybe before Start… returns
+//
+// Answers come in any order, from any goroutine. answer must return quickly and must not call the
+// engine. ctx has no effect after the method has returned: a call is answered even if nobody waits for
+// it.
+type Starter interface {
+	StartClaim(ctx context.Context, k Key, w Want, answer func(Status, error)) bool
+	StartEnd(ctx context.Context, k Key, e Ending, answer func(error)) bool
+}
+
 // A RepeatReporter is an [Engine] that repeats transactions that its database could not complete.
 // It calls report before every repetition, with the reason in a few fixed words. report must
 // return quickly and may be called by several goroutines. Repeated is called before the engine is

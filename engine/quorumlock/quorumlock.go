@@ -20,7 +20,10 @@ type Engine struct {
 	host *host // nil in tests without disks and sockets
 }
 
-var _ lockkeeper.Engine = (*Engine)(nil)
+var (
+	_ lockkeeper.Engine  = (*Engine)(nil)
+	_ lockkeeper.Starter = (*Engine)(nil)
+)
 
 func guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
@@ -94,6 +97,21 @@ func (e *Engine) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want)
 func (e *Engine) End(ctx context.Context, k lockkeeper.Key, x lockkeeper.Ending) error {
 	_, err := e.node.Call(ctx, callerOf(ctx), table.Command{Op: table.End, Key: k, Ending: x}, nil)
 	return err
+}
+
+// StartClaim implements lockkeeper.Starter.
+func (e *Engine) StartClaim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want,
+	answer func(lockkeeper.Status, error)) bool {
+	e.node.Start(callerOf(ctx), table.Command{Op: table.Claim, Key: k, Want: w},
+		func(reply *table.Reply, err error) { answer(reply.Status, err) })
+	return true
+}
+
+// StartEnd implements lockkeeper.Starter.
+func (e *Engine) StartEnd(ctx context.Context, k lockkeeper.Key, x lockkeeper.Ending, answer func(error)) bool {
+	e.node.Start(callerOf(ctx), table.Command{Op: table.End, Key: k, Ending: x},
+		func(_ *table.Reply, err error) { answer(err) })
+	return true
 }
 
 // staleTime limits how long a list that may be stale waits for the cluster.

@@ -106,10 +106,14 @@ func (p *Pass) Name() string { return p.admission.name }
 func (p *Pass) Usage() *limits.Identity { return p.admission.usage }
 
 // Engine returns the gate's engine as this identity may use it. It answers as promptly as that
-// one, and is a lockkeeper.GroupCommitter if that one is. Closing it has no effect.
+// one, and is a lockkeeper.GroupCommitter or a lockkeeper.Starter if that one is. Closing it has no
+// effect.
 func (p *Pass) Engine() lockkeeper.Engine {
 	if group, ok := p.admission.gate.engine.(lockkeeper.GroupCommitter); ok {
 		return &guardedGroup{p.guarded(), group}
+	}
+	if starter, ok := p.admission.gate.engine.(lockkeeper.Starter); ok {
+		return &guardedStarter{p.guarded(), starter}
 	}
 	e := p.guarded()
 	return &e

@@ -82,7 +82,8 @@ func (c *calls) failed(err error) {
 }
 
 // Counted returns an engine that forwards to e, and counts and times the calls. It is as safe for
-// concurrent use as e. Of e's optional abilities it has only that of a lockkeeper.GroupCommitter.
+// concurrent use as e. Of e's optional abilities it has only that of a lockkeeper.GroupCommitter, or else that
+// of a lockkeeper.Starter.
 func (m *Metrics) Counted(e lockkeeper.Engine) lockkeeper.Engine {
 	c := &counting{Engine: e, calls: &m.calls, every: 1}
 	if e.Guarantees().Prompt {
@@ -90,6 +91,9 @@ func (m *Metrics) Counted(e lockkeeper.Engine) lockkeeper.Engine {
 	}
 	if group, ok := e.(lockkeeper.GroupCommitter); ok {
 		return &countingGroup{c, group}
+	}
+	if starter, ok := e.(lockkeeper.Starter); ok {
+		return &countingStarter{c, starter}
 	}
 	return c
 }

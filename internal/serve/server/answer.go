@@ -57,7 +57,7 @@ func (m *request) clear() {
 }
 
 // start begins to answer a request. The reader itself calls a prompt engine, or one that commits in
-// groups; another goroutine makes all other calls. After an error the connection must end.
+// groups or answers later; another goroutine makes all other calls. After an error the connection must end.
 func (c *conn) start(encoded []byte) error {
 	m := &c.request
 	defer m.clear() // an idle connection keeps nothing of its last request
@@ -83,6 +83,9 @@ func (c *conn) start(encoded []byte) error {
 	}
 	ctx := c.within(c.server.life, m)
 	if c.begins(m) && c.decide(ctx, m) != lockkeeper.ErrNotBegun {
+		return nil
+	}
+	if c.starts(ctx, m) {
 		return nil
 	}
 	own := *m

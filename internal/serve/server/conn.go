@@ -18,8 +18,8 @@ import (
 )
 
 // A conn is one connection of a client. One goroutine reads it and calls the engine, another one
-// writes what the first does not write itself, and one answers when commits end. The lock of the
-// wire.Conn guards the fields at its end.
+// writes what the first does not write itself, and one answers what the engine could not answer at once.
+// The lock of the wire.Conn guards the fields at its end.
 type conn struct {
 	*wire.Conn
 	server *Server
@@ -36,8 +36,10 @@ type conn struct {
 	engine   lockkeeper.Engine         // as the identity may use it
 	prompt   bool                      // the engine answers out of memory
 	group    lockkeeper.GroupCommitter // the engine, if it is one; else nil
+	starter  lockkeeper.Starter        // the engine, if it is one; else nil
 
-	decided  queue // answers that wait for their commits
+	decided  queue   // answers that wait for their commits
+	started  answers // of requests that the engine answers later
 	bindings bindings
 	request  request // that the reader starts
 
@@ -92,6 +94,7 @@ func (c *conn) run(arrival *limits.Arrival) {
 	c.refuse(c.read())
 	c.Uncork()
 	c.endQueue()
+	c.started.end()
 	c.work.Wait()
 	c.Lock()
 	c.answered = true

@@ -11,7 +11,8 @@
 //
 // One goroutine reads requests and, for an engine that decides out of memory, performs them. If the
 // engine makes its decisions durable in groups (lockkeeper.GroupCommitter), another goroutine answers
-// when the commits have ended. For other engines, and for rare calls, each request has a goroutine.
+// when the commits have ended. If the engine answers later (lockkeeper.Starter), such a goroutine sends
+// what has come. For other engines, and for rare calls, each request has a goroutine.
 // At most maxAtWork requests run. Requests that arrive together are answered by one write
 // (wire.Conn), and so are decisions that one commit made durable. Locks do not depend on
 // connections: when one ends, its sessions live until their TTL, and the client finds its holds over

@@ -84,6 +84,7 @@ func (c *conn) admit(token string, certificate *x509.Certificate) error {
 	c.usage = pass.Usage()
 	c.prompt = c.engine.Guarantees().Prompt
 	c.group, _ = c.engine.(lockkeeper.GroupCommitter)
+	c.starter, _ = c.engine.(lockkeeper.Starter)
 	return nil
 }
 

@@ -14,12 +14,38 @@ import (
 // A waiter is a call or a read that somebody waits for.
 type waiter struct {
 	begin  func(now time.Duration) replica.CallID
-	notify attached.Notify     // of an Attach
-	answer chan replica.Answer // has room for the one answer
+	notify attached.Notify       // of an Attach
+	answer chan replica.Answer   // has room for the one answer; nil if then is set
+	then   func(*replica.Answer) // is called with the answer
 
 	// Guarded by the view.
 	id       replica.CallID // once it has begun
 	canceled bool           // before it began
+}
+
+// An answered waiter has a then that has to be called.
+type answered struct {
+	waiter *waiter
+	answer replica.Answer
+}
+
+// answered answers a waiter, or has unlock do it. The caller has locked the view.
+func (n *Node) answered(w *waiter, a replica.Answer) {
+	if w.then == nil {
+		w.answer <- a
+		return
+	}
+	n.answers = append(n.answers, answered{w, a})
+}
+
+// unlock unlocks the view, and then calls what was given to Start for each answer since it was locked.
+func (n *Node) unlock() {
+	answers := n.answers
+	n.answers = nil
+	n.view.Unlock()
+	for i := range answers {
+		answers[i].waiter.then(&answers[i].answer)
+	}
 }
 
 // A mailbox has the calls and reads that have not begun. Those that come while the node is at work begin
@@ -64,6 +90,14 @@ func (m *mailbox) close() (rest []*waiter) {
 	return rest
 }
 
+// start lets a call or a read begin whose answer goes to then. It may call then itself.
+func (n *Node) start(begin func(now time.Duration) replica.CallID, then func(*replica.Answer)) {
+	if !n.mail.put(&waiter{begin: begin, then: then}) {
+		a := refusal(errClosed)
+		then(&a)
+	}
+}
+
 func (n *Node) ask(ctx context.Context, notify attached.Notify, begin func(now time.Duration) replica.CallID,
 ) replica.Answer {
 	if err := ctx.Err(); err != nil {
@@ -100,10 +134,10 @@ func (n *Node) makeCalls() {
 
 func (n *Node) beginTogether(calls []*waiter) {
 	n.view.Lock()
-	defer n.view.Unlock()
+	defer n.unlock()
 	if n.closed {
 		for _, w := range calls {
-			w.answer <- refusal(errClosed)
+			n.answered(w, refusal(errClosed))
 		}
 		return
 	}

@@ -13,7 +13,8 @@
 // So writes that come during a sync share the next one. One goroutine empties the mailbox: the calls
 // that have come since it last did are one input, and so are the messages that have arrived together.
 // So they share an entry of the log, the messages and the sync for it. A call in the mailbox has a
-// caller that waits; a [Transport] may drop messages. The writes that wait are bounded by
+// caller that waits, or a function ([Node.Start]), which is called with the answer when the mutex is free again;
+// a [Transport] may drop messages. The writes that wait are bounded by
 // replica.Config.MaxUnwritten, the calls by MaxQueued.
 //
 // # No contact with a leader

@@ -64,6 +64,7 @@ type Node struct {
 	// Guarded by view.
 	replica     *replica.Replica
 	waiters     map[replica.CallID]*waiter
+	answers     []answered      // since the view was locked, that unlock passes on
 	writes      []replica.Write // that the writer has not taken
 	timer       *time.Timer     // calls wake
 	wakeAt      time.Duration   // when timer fires, by the clock; lockkeeper.Forever if never
@@ -128,7 +129,7 @@ func (n *Node) applied(a replica.Applied) {
 // input gives the replica an input, and carries out what it asks for.
 func (n *Node) input(do func(now time.Duration)) {
 	n.view.Lock()
-	defer n.view.Unlock()
+	defer n.unlock()
 	if n.closed {
 		return
 	}
@@ -155,7 +156,7 @@ func (n *Node) carryOut(now time.Duration) {
 	for _, a := range out.Answers {
 		if w := n.waiters[a.Call]; w != nil {
 			delete(n.waiters, a.Call)
-			w.answer <- a
+			n.answered(w, a)
 		}
 	}
 	if at, wakes := n.replica.Next(); wakes && at < n.wakeAt {
@@ -285,6 +286,13 @@ func (n *Node) Call(ctx context.Context, by replica.Caller, c table.Command, not
 	return a.Reply, a.Err
 }
 
+// Start is Call, but it does not wait: answer is called once with the answer. It must return quickly and
+// must not call a method of the node.
+func (n *Node) Start(by replica.Caller, c table.Command, answer func(*table.Reply, error)) {
+	n.start(func(now time.Duration) replica.CallID { return n.replica.CallAs(now, by, c) },
+		func(a *replica.Answer) { answer(&a.Reply, a.Err) })
+}
+
 // Read returns when the table of this node has everything that was answered anywhere before. If ctx
 // ends first, the error matches ErrUnavailable.
 func (n *Node) Read(ctx context.Context) error {
@@ -331,19 +339,21 @@ func (n *Node) Close() {
 	first := !n.closed
 	n.closed = true
 	for id, w := range n.waiters { // order does not matter: each is answered by itself
-		w.answer <- refusal(errClosed)
+		n.answered(w, refusal(errClosed))
 		delete(n.waiters, id)
 	}
 	n.timer.Stop()
 	if first {
 		close(n.statusNews)
 	}
-	n.view.Unlock()
+	n.unlock()
 	if first {
 		close(n.quit)
+		n.view.Lock()
 		for _, w := range n.mail.close() {
-			w.answer <- refusal(errClosed)
+			n.answered(w, refusal(errClosed))
 		}
+		n.unlock()
 	}
 	n.running.Wait()
 	n.view.Close()
