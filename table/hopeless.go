@@ -83,7 +83,7 @@ func (t *Table) refuseHopeless() bool {
 	any := false
 	for _, c := range slices.Compact(marked) {
 		if t.hopeless(c) {
-			t.giveUp(c, lockkeeper.TimedOut, "the wait was certain to be outlasted")
+			t.giveUp(c, lockkeeper.TimedOut, "no grant was possible within the wait: a hold or a freeze lasts longer")
 			any = true
 		}
 	}

@@ -395,8 +395,8 @@ func TestOnce(t *testing.T) {
 		release s 1 => error, not held`)
 }
 
-// R8: who can't win in time is told at once.
-func TestOutlasted(t *testing.T) {
+// R8: a wait that can't end with a grant ends at once.
+func TestHopelessWait(t *testing.T) {
 	play(t, `
 		attach s
 		claim s 1 exclusive db expected=1m

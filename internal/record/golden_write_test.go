@@ -113,9 +113,9 @@ func scenesWithTexts(t *testing.T, tb *table.Table) (all []table.Command) {
 	claim("bob", 2, "ring/both", nil)
 	deadlock := claim("ann", 2, "ring/bob", nil)
 	claim("eve", 1, "long", func(w *lockkeeper.Want) { w.Expected = time.Hour })
-	outlasted := claim("fay", 1, "long", nil)
-	if deadlock.Reason != lockkeeper.Deadlock || outlasted.Reason != lockkeeper.TimedOut {
-		t.Fatalf("the claims ended by %q and %q", deadlock.Reason, outlasted.Reason)
+	hopeless := claim("fay", 1, "long", nil)
+	if deadlock.Reason != lockkeeper.Deadlock || hopeless.Reason != lockkeeper.TimedOut {
+		t.Fatalf("the claims ended by %q and %q", deadlock.Reason, hopeless.Reason)
 	}
 	return all
 }
