@@ -49,7 +49,9 @@ Environment of the command:
   LK_SLOT         the slot, from 1 to N, of one unit under -n or N: (of the first such
                   path); empty if it takes several units
   LOCKKEEPER_URL  the engine, for an lk within the command
-A run within a run that holds its paths starts at once.` + exitHelp + systemNote(runtime.GOOS),
+A run within a run that holds its paths starts at once.
+
+` + exitHelp + systemNote(runtime.GOOS),
 		Example: `  # run tests while holding mydatabase/mytest
   lk run mydatabase/mytest -- go test ./...
 
