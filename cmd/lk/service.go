@@ -175,11 +175,13 @@ func (s *service) open(ctx context.Context, policy *access.Policy, l net.Listene
 	}
 	s.wire = s.wireServer(e)
 	if o.onHTTP().text != httpOff {
-		s.web = httpapi.New(s.gate, httpapi.Options{
+		api := httpapi.New(s.gate, httpapi.Options{
 			Logger: s.log, Hosts: o.hostNames, Version: version(), Drain: s.drain, About: s.aboutHTTP, Cluster: s.cluster(),
 			Open:    map[string]http.Handler{"GET /healthz": s.health.Live(), "GET /readyz": s.health.Ready()},
 			Private: map[string]http.Handler{"GET /metrics": s.metrics.Handler()}, Trace: tracing.WithParent,
-		}).Server()
+		})
+		s.watch.Notify(api.History())
+		s.web = api.Server()
 		s.web.TLSConfig = s.webTLS
 	}
 	return nil

@@ -57,6 +57,7 @@ type API struct {
 	sessions *solo.Cache
 	browsers *page.Sessions // of browsers that logged in
 	feed     *feed
+	history  *History
 	began    time.Time
 
 	stopping chan struct{} // closed when polls and streams should end
@@ -103,7 +104,7 @@ func New(g *access.Gate, o Options) *API {
 	if a.logger == nil {
 		a.logger = slog.New(slog.DiscardHandler)
 	}
-	a.feed = newFeed(g)
+	a.feed, a.history = newFeed(g), newHistory()
 	for _, r := range slices.Concat(allRoutes(), browserRoutes) {
 		a.routes = append(a.routes, serve(r))
 	}
@@ -111,6 +112,9 @@ func New(g *access.Gate, o Options) *API {
 	a.add(o.Private, false)
 	return a
 }
+
+// History returns the history of changes. An observe.Watch can report to it.
+func (a *API) History() *History { return a.history }
 
 // add adds routes of Options.
 func (a *API) add(handlers map[string]http.Handler, open bool) {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -38,12 +39,13 @@ type stream struct {
 
 // events is GET /v1/events. The stream is
 //
-//	past* snapshot* ready (change | reset snapshot* ready)*
+//	(remembered past*)? snapshot* ready (change | reset snapshot* ready)*
 //
 // A past event is a change before the snapshot: with past=true the stream begins with those that the
-// server still has. A snapshot is a claim that exists when the stream begins. After a reset the client
-// must forget everything. Of two events of one claim, the one with the higher change is newer. The id of a
-// change, or of ready, resumes the stream after that event.
+// server remembers. Before them, remembered says of how many seconds they are all. A snapshot is a claim
+// that exists when the stream begins. After a reset the client must forget everything. Of two events of
+// one claim, the one with the higher change is newer. The id of a change, or of ready, resumes the stream
+// after that event.
 func (c *call) events() error {
 	var m mistakes
 	values := c.query(&m, "path", "session", "last_event_id", "past")
@@ -107,6 +109,10 @@ func (s *stream) append(event, id string, st *lockkeeper.Status) {
 		}
 		data = text
 	}
+	s.appendData(event, id, data)
+}
+
+func (s *stream) appendData(event, id string, data []byte) {
 	s.text.WriteString("event: " + event + "\n")
 	if id != "" {
 		s.text.WriteString("id: " + id + "\n")
@@ -149,7 +155,9 @@ func (s *stream) snapshot() error {
 	id := s.mark.String() + ".part"
 	if s.past {
 		s.past = false // a later snapshot follows changes that the client has
-		for _, ev := range s.api.feed.until(s.mark, maxPast) {
+		events, since := s.api.past(s.mark)
+		s.appendData("remembered", id, fmt.Appendf(nil, `{"age":%.3f}`, time.Since(since).Seconds()))
+		for _, ev := range events {
 			if st, shown := s.pass.Shows(ev.aged()); shown && s.query.Selects(&st) {
 				s.append("past", id, &st)
 			}

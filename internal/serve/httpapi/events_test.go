@@ -114,7 +114,7 @@ func TestStreamBeginsWithThePast(t *testing.T) {
 		defer cancel()
 		stream := w.listen(ctx, "/v1/events?path=db&past=true")
 		first := <-stream
-		for first.event == "" {
+		for first.event != "past" {
 			first = <-stream
 		}
 		var st struct{ Age float64 }
@@ -127,11 +127,11 @@ func TestStreamBeginsWithThePast(t *testing.T) {
 		}
 		w.want(w.ask("GET", "/v1/events?past=1", ""), 400, "invalid")
 		f := w.apis[0].feed
-		if n := len(f.until(f.now(), 2)); n != 2 {
-			t.Errorf("the latest 2 of 3 changes are %d", n)
+		if events, _ := f.until(f.now(), 2); len(events) != 2 {
+			t.Errorf("the latest 2 of 3 changes are %d", len(events))
 		}
-		if n := len(f.until(mark{f.life, f.first}, 2)); n != 1 {
-			t.Errorf("the changes until the first are %d", n)
+		if events, _ := f.until(mark{f.life, f.first}, 2); len(events) != 1 {
+			t.Errorf("the changes until the first are %d", len(events))
 		}
 	})
 }
@@ -223,19 +223,19 @@ func TestEventsAreBounded(t *testing.T) {
 		for i := range maxEvents + 10 {
 			f.add(w.Context(), lockkeeper.Status{Ref: lockkeeper.Ref{Session: "s", ID: uint64(i)}}, false)
 		}
-		if _, _, ok := f.after(start); ok || len(f.events) != maxEvents {
-			t.Errorf("%d are kept, and the first is known: %t", len(f.events), ok)
+		if _, _, ok := f.after(start); ok || f.latest.count != maxEvents {
+			t.Errorf("%d are kept, and the first is known: %t", f.latest.count, ok)
 		}
 		big := lockkeeper.Status{Text: strings.Repeat("x", 1<<20)}
 		for range 40 {
 			f.add(w.Context(), big, false)
 		}
-		if f.bytes > maxEventBytes || len(f.events) > 16 {
-			t.Errorf("%d bytes in %d events are kept", f.bytes, len(f.events))
+		if f.latest.bytes > maxEventBytes || f.latest.count > 16 {
+			t.Errorf("%d bytes in %d events are kept", f.latest.bytes, f.latest.count)
 		}
 		f.leave()
 		w.pass(2 * linger)
-		if f.end != nil || f.events != nil {
+		if f.end != nil || f.latest.ring != nil {
 			t.Error("it goes on without streams")
 		}
 	})

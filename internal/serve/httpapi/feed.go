@@ -34,38 +34,11 @@ type feed struct {
 	end     context.CancelFunc // ends the following; nil if it does not follow
 	idle    *time.Timer        // calls stop
 	life    string             // a random id of the event numbers; new when changes may have been missed
-	first   uint64             // the number of events[0]
-	events  []event
-	bytes   int
+	first   uint64             // the number of the oldest event in latest
+	latest  latest
+	since   time.Time     // latest has all changes from then on
 	more    chan struct{} // closed at the next event
 	begun   chan struct{} // closed at the first status from the engine
-}
-
-// An event is one change.
-type event struct {
-	lockkeeper.Status
-	bytes int       // estimated
-	at    time.Time // when the feed received it
-}
-
-// aged returns the status as of now: its durations count on while it is kept for a client that
-// resumes.
-func (e *event) aged() lockkeeper.Status {
-	st, kept := e.Status, time.Since(e.at)
-	st.Age += kept
-	left := func(d time.Duration) time.Duration {
-		if d == lockkeeper.Forever {
-			return d
-		}
-		return max(d-kept, 0)
-	}
-	st.Left = left(st.Left)
-	if st.Asked != nil {
-		asked := *st.Asked
-		asked.Left = left(asked.Left)
-		st.Asked = &asked
-	}
-	return st
 }
 
 // A mark is a position in a feed: the number of the last event read.
@@ -86,7 +59,9 @@ func markOf(text string) mark {
 	return mark{life, n}
 }
 
-func newFeed(g *access.Gate) *feed { return &feed{gate: g, more: make(chan struct{})} }
+func newFeed(g *access.Gate) *feed {
+	return &feed{gate: g, more: make(chan struct{}), since: time.Now()}
+}
 
 // join adds a reader. Each stream calls it before it reads, and leave afterwards.
 func (f *feed) join() {
@@ -135,7 +110,7 @@ func (f *feed) stop() {
 	defer f.mu.Unlock()
 	if f.streams == 0 && f.end != nil {
 		f.end()
-		f.end, f.events, f.bytes, f.life = nil, nil, 0, ""
+		f.end, f.latest, f.life = nil, latest{}, ""
 	}
 }
 
@@ -154,7 +129,8 @@ func (f *feed) close() {
 
 // begin drops all events, because changes may have been missed. f.mu is held.
 func (f *feed) begin() {
-	f.life, f.first, f.events, f.bytes = strings.ToLower(rand.Text()[:13]), 1, nil, 0
+	f.life, f.first, f.since = strings.ToLower(rand.Text()[:13]), 1, time.Now()
+	f.latest = latest{most: maxEvents, mostBytes: maxEventBytes}
 	f.begun = make(chan struct{})
 	f.wake()
 }
@@ -235,48 +211,30 @@ func (f *feed) add(ctx context.Context, st lockkeeper.Status, old bool) {
 	if old {
 		return
 	}
-	ev := event{st, bytesOf(&st), time.Now()}
-	f.events = append(f.events, ev)
-	f.bytes += ev.bytes
-	drop := 0
-	for len(f.events)-drop > maxEvents || f.bytes > maxEventBytes {
-		f.bytes -= f.events[drop].bytes
-		f.events[drop] = event{}
-		drop++
+	if dropped := f.latest.add(&st); dropped > 0 {
+		f.first += uint64(dropped)
+		f.since = f.latest.ring[f.latest.oldest].at
 	}
-	f.first += uint64(drop)
-	f.events = f.events[drop:]
 	f.wake()
-}
-
-// bytesOf estimates the memory of a status.
-func bytesOf(st *lockkeeper.Status) int {
-	n := 400 + len(st.Ref.Session) + len(st.Text) + len(st.As) + len(st.Note) + len(st.Link)
-	for _, g := range st.Grants {
-		n += 64 + len(g.Path)
-	}
-	for _, b := range st.Blockers {
-		n += 160 + len(b.Ref.Session) + len(b.Path) + len(b.As) + len(b.Note) + len(b.Link)
-	}
-	return n
 }
 
 // now returns the latest mark.
 func (f *feed) now() mark {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return mark{f.life, f.first + uint64(len(f.events)) - 1}
+	return mark{f.life, f.first + uint64(f.latest.count) - 1}
 }
 
-// until returns the latest n events up to a mark, in order.
-func (f *feed) until(m mark, n int) []event {
+// until returns the latest n events up to a mark, in order, and since when the feed has all changes.
+func (f *feed) until(m mark, n int) ([]event, time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.life == "" || m.life != f.life || m.number < f.first {
-		return nil
+		return nil, f.since
 	}
-	events := f.events[:min(m.number+1-f.first, uint64(len(f.events)))]
-	return append([]event(nil), events[max(0, len(events)-n):]...)
+	upTo := int(min(m.number+1-f.first, uint64(f.latest.count)))
+	n = min(n, upTo)
+	return f.latest.from(upTo-n, n), f.since
 }
 
 // after returns some of the events after a mark, and a channel that is closed at the next event. ok
@@ -284,10 +242,9 @@ func (f *feed) until(m mark, n int) []event {
 func (f *feed) after(m mark) (events []event, more <-chan struct{}, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	last := f.first + uint64(len(f.events)) - 1
+	last := f.first + uint64(f.latest.count) - 1
 	if f.life == "" || m.life != f.life || m.number+1 < f.first || m.number > last {
 		return nil, nil, false
 	}
-	events = f.events[m.number+1-f.first:]
-	return append([]event(nil), events[:min(len(events), mostRead)]...), f.more, true
+	return f.latest.from(int(m.number+1-f.first), mostRead), f.more, true
 }

@@ -18,13 +18,22 @@ type Watch struct {
 	metrics *Metrics
 	audit   *Audit
 	logger  *slog.Logger
+	changes Changes // nil: nobody keeps them
 	began   time.Time
 
 	mu      sync.Mutex // guards all below; no call that could wait runs with it
 	live    map[lockkeeper.Ref]record
 	freezes map[lockkeeper.Path]freeze
-	held    int    // of live
-	round   uint32 // number of lists followed so far
+	held    int           // of live
+	round   uint32        // number of lists followed so far
+	listed  time.Duration // when the present list began
+}
+
+// Changes is notified of all changes of claims and freezes that a Watch sees. Its methods return quickly, and keep
+// the status without changing it.
+type Changes interface {
+	Begin() // the watch begins to follow; changes may have been missed before
+	Changed(*lockkeeper.Status)
 }
 
 // A record is the last known state of a claim. Times are durations since the watch began; earlier
@@ -71,6 +80,9 @@ func NewWatch(e lockkeeper.Engine, m *Metrics, a *Audit, logger *slog.Logger) *W
 	return w
 }
 
+// Notify has c notified of changes. It is called before Run.
+func (w *Watch) Notify(c Changes) { w.changes = c }
+
 // Run follows the engine until ctx ends. If the list fails, Run counts a gap, reports it to the audit
 // log, and follows the engine again. It looks up the ends that it missed. Run returns at once if the
 // engine has no List.
@@ -101,8 +113,12 @@ func (w *Watch) follow(ctx context.Context) error {
 	defer cancel()
 	w.mu.Lock()
 	w.round++
+	w.listed = time.Since(w.began)
 	first := w.round == 1
 	w.mu.Unlock()
+	if w.changes != nil {
+		w.changes.Begin()
+	}
 	if !first {
 		settled := make(chan struct{})
 		defer func() { <-settled }()
@@ -186,6 +202,9 @@ func (w *Watch) record(st *lockkeeper.Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Since(w.began)
+	if w.changes != nil && w.isChange(st, now) {
+		w.changes.Changed(st)
+	}
 	switch st.State {
 	case lockkeeper.Waiting:
 		r, known := w.live[st.Ref]
@@ -209,6 +228,20 @@ func (w *Watch) record(st *lockkeeper.Status) {
 		}
 		w.freezes[path] = freeze{ref: st.Ref, round: w.round, due: later(now, st.Left)}
 	}
+}
+
+// isChange reports whether st is more than the state in which the present list found a claim or a freeze. The
+// caller holds w.mu, and has not recorded st.
+func (w *Watch) isChange(st *lockkeeper.Status, now time.Duration) bool {
+	if now-st.Age >= w.listed || w.live[st.Ref].round == w.round {
+		return true
+	}
+	path, ended := w.freezeOf(st)
+	if st.State == lockkeeper.Freezing {
+		path = st.Grants[0].Path
+	}
+	f, known := w.freezes[path]
+	return known && f.round == w.round && (ended || f.ref == st.Ref)
 }
 
 // later returns now + left, and lockkeeper.Forever if that overflows.

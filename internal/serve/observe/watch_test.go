@@ -113,6 +113,51 @@ func must[T any](t *testing.T, v T, err error) T {
 	return v
 }
 
+// seen collects what a watch notifies.
+type seen struct{ texts []string }
+
+func (s *seen) Begin() { s.texts = append(s.texts, "begin") }
+func (s *seen) Changed(st *lockkeeper.Status) {
+	s.texts = append(s.texts, fmt.Sprint(st.As, " ", st.State))
+}
+
+// TestNotifiedChanges: a watch notifies of what changes while it follows, and not of what it finds.
+func TestNotifiedChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memlock.New()
+		ctx, cancel := context.WithCancel(t.Context())
+		operator, one, other := client(t, e), client(t, e), client(t, e)
+		hold, err := one.Lock(ctx, "db", lockkeeper.WithAs("old"))
+		must(t, hold, err)
+		must(t, e, operator.Freeze(ctx, "cold", time.Hour, lockkeeper.Label{As: "operator"}))
+		time.Sleep(time.Minute)
+		var changes seen
+		w := NewWatch(e, nil, nil, nil)
+		w.Notify(&changes)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.Run(ctx)
+		}()
+		synctest.Wait()
+		waiting, err := other.Enqueue(ctx, lockkeeper.Exclusive("db"),
+			lockkeeper.WithAs("new"), lockkeeper.WithPriority(1), lockkeeper.WithSteal())
+		must(t, waiting, err)
+		synctest.Wait()
+		time.Sleep(10 * time.Millisecond)
+		must(t, hold, hold.Release(ctx))
+		time.Sleep(10 * time.Millisecond)
+		must(t, e, operator.Thaw(ctx, "cold"))
+		time.Sleep(10 * time.Millisecond)
+		cancel()
+		<-done
+		const want = "begin, new waiting, old held, old ended, new held,  ended" // the end of a freeze has no label
+		if got := strings.Join(changes.texts, ", "); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
 // Waits and holds are counted with how long they took.
 func TestHoldsAndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/httpapi"
+	"github.com/lockkeeper/lockkeeper/internal/serve/observe"
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
@@ -46,6 +47,9 @@ func newTown(t testing.TB, cluster func() lockkeeper.ClusterStatus) *town {
 	}
 	w.policy, w.gate = policy, access.New(w.engine, policy, access.Options{})
 	w.api = httpapi.New(w.gate, httpapi.Options{Version: "v1", Cluster: cluster})
+	watch := observe.NewWatch(w.engine, nil, nil, nil)
+	watch.Notify(w.api.History())
+	go watch.Run(t.Context())
 	w.serve()
 	t.Cleanup(func() { w.server.Close() })
 	return w
@@ -122,6 +126,7 @@ func TestPageInABrowser(t *testing.T) {
 	c := startChromium(t)
 	w := newTown(t, nil)
 	c.resizes(1360, 860, "light")
+	w.release(w.claim(`{"path":"plotter","as":"early bird"` + long))
 	deploy := w.claim(`{"path":"site/eu","as":"deploy","note":"release 41","max_hold":"30m"` + long)
 	w.claim(`{"path":"site","as":"backup","note":"nightly dump"` + long)
 	w.claim(`{"path":"site/eu/db","as":"report"` + long)
@@ -137,6 +142,7 @@ func TestPageInABrowser(t *testing.T) {
 	c.presses("Enter")
 	c.shows("unknown here")
 	w.login(c, "ops")
+	c.shows("early bird no longer has plotter") // before anybody looked
 	c.shows("1st in line · held by deploy")
 	c.awaits(`document.querySelector(".figures").textContent === "held5waiting3frozen0"`)
 	c.photographs("overview")

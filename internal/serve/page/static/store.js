@@ -1,7 +1,7 @@
 // What the page knows: the claims and freezes of now, and what has happened to them, as far as the
 // server told. Nothing here touches the document.
 //
-//   open ──past*, snapshot*──> ready ──change*──> ... ──reset snapshot* ready──> ...
+//   open ──remembered, past*, snapshot*──> ready ──change*──> ... ──reset snapshot* ready──> ...
 //
 // A snapshot replaces everything at its end (ready), so that the page never shows half of one. All
 // bounds are fixed: a page that is open for weeks keeps the latest.
@@ -50,8 +50,10 @@ export class Store {
       case "reset":
         this.pending = nothing();
         return;
+      case "remembered": // the past that follows is complete since then
+        this.since = Math.min(this.since, now() - st.age);
+        return;
       case "past": // changes before the first snapshot, in order
-        this.since = Math.min(this.since, st.received - st.age);
         this.change(st);
         return;
       case "snapshot":
