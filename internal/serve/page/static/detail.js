@@ -234,7 +234,7 @@ export class Detail {
         (leftText(st, t) ? ", " + leftText(st, t) : "");
     }
     return "Waits for " + since + (st.position ? ", " + ordinal(st.position) + " in line" : "") +
-      (leftText(st, t) ? ", " + leftText(st, t) + (st.etaAt ? " left" : "") : "");
+      (leftText(st, t) ? ", " + leftText(st, t) + (st.etaAt > t ? " left" : "") : "");
   }
 
   why(st) {

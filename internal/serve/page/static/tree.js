@@ -297,7 +297,7 @@ export function stateText(st) {
 
 /** Returns how long it will still take, as far as that is known. */
 export function leftText(st, t) {
-  if (st.etaAt) return "about " + duration(st.etaAt - t);
+  if (st.etaAt) return st.etaAt > t ? "about " + duration(st.etaAt - t) : "longer than usual";
   const left = st.left ?? st.asked?.left;
   if (left == null) return "";
   return (st.state === "waiting" ? "gives up in " : "ends in ") + duration(left - (t - st.received));
