@@ -24,7 +24,8 @@ func (a *app) newLs() *cobra.Command {
 		Short:      "List holders, waiters and freezes",
 		Long: `List holders, waiters and freezes: all, or those at PATH, above it and below it. Holders
 come first, then waiters in the order of their line. While the disk of a server is full,
-lk prints the last safe state and its age.
+lk prints the last safe state and its age. On a terminal, long texts are shortened to its width,
+and a "~" marks what is left out: lk ls | cat has them whole.
 
 With --watch, lk prints the list again after every change, until Ctrl-C ends it: in place on
 a terminal, else in blocks that begin with the time. With --json each list is one object on
@@ -81,7 +82,7 @@ Members without a value are left out.
 }
 
 func (a *app) list(cmd *cobra.Command, client *lockkeeper.Client, o *lsOptions) error {
-	rows, empty := newTable(a.stdout, o.long), true
+	rows, empty := newTable(a.stdout, a.width(), o.long), true
 	for status, err := range client.List(cmd.Context(), lockkeeper.Query{Meets: o.path, Stale: true}) {
 		if err != nil {
 			if err = a.asOf(err); err != nil {

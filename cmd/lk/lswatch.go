@@ -32,7 +32,7 @@ func (a *app) watchList(ctx context.Context, o *lsOptions) error {
 		return err
 	}
 	defer client.Close()
-	p := &listPrinter{to: a.stdout, errs: a.stderr, lsOptions: o}
+	p := &listPrinter{to: a.stdout, errs: a.stderr, lsOptions: o, width: a.width()}
 	show, finish := p.show, func() {}
 	if size := a.screenSize(); size != nil && !o.json {
 		screen := &listScreen{lsOptions: o, to: a.stdout, size: size}
@@ -56,10 +56,23 @@ func (a *app) screenSize() func() (columns, rows int, err error) {
 	return func() (int, int, error) { return term.GetSize(int(os.Stdout.Fd())) }
 }
 
+// width returns the columns of the terminal to which lk writes; 0 if that is no terminal.
+func (a *app) width() int {
+	if a.stdout != stdout {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
 // listPrinter prints every list that differs from the one before in more than durations.
 type listPrinter struct {
 	*lsOptions
 	to, errs io.Writer
+	width    int // of the terminal, as draw has it
 	begun    bool
 	last     string // fingerprint of the list that was printed last
 	lost     bool   // the engine can't be read
@@ -98,20 +111,20 @@ func (p *listPrinter) show(r listing.Reading) error {
 	}
 	var block bytes.Buffer // one Write, so that a reader never sees half a list
 	fmt.Fprintln(&block, r.At.Format(time.TimeOnly))
-	if err := p.draw(&block, r.All); err != nil {
+	if err := p.draw(&block, r.All, p.width); err != nil {
 		return err
 	}
 	_, err := p.to.Write(append(block.Bytes(), '\n'))
 	return err
 }
 
-// draw writes the list as lk ls does.
-func (o *lsOptions) draw(to io.Writer, all []lockkeeper.Status) error {
+// draw writes the list as lk ls does on a terminal of that width; without one it is 0.
+func (o *lsOptions) draw(to io.Writer, all []lockkeeper.Status, width int) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(to, nothingListed(o.path))
 		return err
 	}
-	rows := newTable(to, o.long)
+	rows := newTable(to, width, o.long)
 	rows.header()
 	for _, s := range all {
 		rows.rows(s)
@@ -182,7 +195,7 @@ func (s *listScreen) frame(r listing.Reading, now time.Time, columns, rows int) 
 		head = fmt.Sprintf("as of %s, %s ago: %s", r.At.Format(time.TimeOnly), duration.Elapsed(ago), readingText(r.Err))
 	}
 	var table strings.Builder
-	if err := s.draw(&table, all); err != nil {
+	if err := s.draw(&table, all, columns); err != nil {
 		return ""
 	}
 	lines := slices.Concat([]string{head}, strings.Split(strings.TrimSuffix(table.String(), "\n"), "\n"))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/cells"
 	"github.com/lockkeeper/lockkeeper/internal/listing"
 )
 
@@ -20,7 +21,9 @@ func TestWatchedListAtTerminal(t *testing.T) {
 	address := strings.TrimPrefix(server.url, "lk://")
 	s.types("export LOCKKEEPER_URL="+server.url, "Enter")
 	s.types("lk run -q --as ann desk -- sh -c 'touch held; await never' 2>ann.log &", "Enter")
-	s.types("await held; lk ls --watch", "Enter")
+	s.types("await held; lk run -q $(printf 'long-%.0s' {1..40})end -- sh -c 'clear; lk ls; lk ls | cat'", "Enter")
+	s.shows(`^PATH +MODE.*\ndesk +exclusive +held +ann .*\nlong-\S+~\S+-end +exclusive +held .*\nPATH(.*\n)+long-\S{95}\n`)
+	s.types("clear; lk ls --watch", "Enter")
 	s.shows(`^\d\d:\d\d:\d\d  Ctrl-C ends\nPATH +MODE.*\ndesk +exclusive +held +ann +\S+ +1`)
 	s.tmux("resize-window", "-x", "40", "-y", "5")
 	s.shows(`^\d\d:\d\d:\d\d  Ctrl-C ends\nPATH .*~\ndesk .*~ `)
@@ -62,6 +65,46 @@ func TestFrameOfListFitsScreen(t *testing.T) {
 	if frame = screen.frame(r, now, 60, 10); !strings.Contains(frame, "as of 03:04:02, 3s ago: gone") ||
 		!strings.Contains(frame, "ann  <1s ") {
 		t.Errorf("the frame of an old list is %q", frame)
+	}
+}
+
+// One long path, note or name leaves the other columns of every row on the terminal. Elsewhere every text is whole.
+func TestListFitsTerminal(t *testing.T) {
+	long := "org/" + strings.Repeat("very/", 30) + "deep"
+	claim := func(id uint64, state lockkeeper.State, path, as, note string) lockkeeper.Status {
+		return lockkeeper.Status{
+			Ref:      lockkeeper.Ref{Session: "s", ID: id},
+			State:    state,
+			Position: int(id),
+			Grants:   []lockkeeper.Grant{{Target: lockkeeper.Target{Path: lockkeeper.Path(path), Mode: lockkeeper.ModeShared}}},
+			Label:    lockkeeper.Label{As: as, Note: note},
+		}
+	}
+	all := []lockkeeper.Status{
+		claim(1, lockkeeper.Held, long, strings.Repeat("w", 90), strings.Repeat("n", 300)),
+		claim(2, lockkeeper.Waiting, "db/漢字", "bob", "nightly load"),
+	}
+	for _, o := range []*lsOptions{{}, {long: true}} {
+		var out strings.Builder
+		if err := o.draw(&out, all, 80); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(out.String(), "\n")
+		for _, line := range lines {
+			if cells.Width(line) > 80 {
+				t.Errorf("%d columns: %s", cells.Width(line), line)
+			}
+		}
+		if !strings.HasPrefix(lines[1], "org/") || !strings.Contains(lines[1], "/deep  shared") ||
+			!strings.Contains(lines[2], "2nd in line  bob") || !strings.Contains(lines[2], "nightly l") ||
+			o.long != strings.Contains(lines[2], "  s.2  ") {
+			t.Errorf("the list is\n%s", out.String())
+		}
+		out.Reset()
+		if err := o.draw(&out, all, 0); err != nil || !strings.Contains(out.String(), long+"  shared") ||
+			!strings.Contains(out.String(), strings.Repeat("n", 300)) {
+			t.Errorf("without a terminal the list is\n%s", out.String())
+		}
 	}
 }
 

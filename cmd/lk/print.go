@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/cells"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 	"github.com/lockkeeper/lockkeeper/internal/listing"
 )
@@ -134,38 +136,88 @@ func modeText(t lockkeeper.Target) string {
 	return t.Mode.String()
 }
 
-// table writes claims for people, a row for each of their targets.
+// table writes claims for people, a row for each of their targets. On a terminal the rows fit into its width:
+// the longest texts are shortened. Elsewhere every text is whole.
 type table struct {
-	out  *tabwriter.Writer
-	long bool // with the references of claims
+	to    io.Writer
+	width int  // columns of the terminal; 0 if there is none
+	long  bool // with the references of claims
+	cells [][]string
 }
 
-func newTable(to io.Writer, long bool) table {
-	return table{tabwriter.NewWriter(to, 0, 8, 2, ' ', 0), long}
+func newTable(to io.Writer, width int, long bool) *table {
+	return &table{to: to, width: width, long: long}
 }
 
-func (t table) header() {
-	fmt.Fprintf(t.out, "PATH\tMODE\tSTATE\tWHO\tSINCE\tFENCE\t%sNOTE\n", t.column("CLAIM"))
-}
+func (t *table) header() { t.add("PATH", "MODE", "STATE", "WHO", "SINCE", "FENCE", "NOTE", "CLAIM") }
 
-// column is a column that only the long table has.
-func (t table) column(text string) string {
-	if !t.long {
-		return ""
+func (t *table) add(path, mode, state, who, since, fence, note, claim string) {
+	row := []string{path, mode, state, who, since, fence}
+	if t.long {
+		row = append(row, claim)
 	}
-	return text + "\t"
+	t.cells = append(t.cells, append(row, note))
 }
 
-func (t table) rows(status lockkeeper.Status) {
+func (t *table) rows(status lockkeeper.Status) {
 	state, fence := stateText(status), "-"
 	if status.State == lockkeeper.Held {
 		fence = fmt.Sprint(status.Fence)
 	}
 	note := strings.TrimSpace(status.Note + " " + status.Link)
 	for _, g := range status.Grants {
-		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", g.Path, modeText(g.Target), state,
-			who(status.Label, status.Ref), duration.Elapsed(status.Age), fence, t.column(status.Ref.String()), note)
+		t.add(string(g.Path), modeText(g.Target), state, who(status.Label, status.Ref), duration.Elapsed(status.Age),
+			fence, note, status.Ref.String())
 	}
+}
+
+// The least columns of texts that may be shortened. A claim's reference never is: people copy it.
+const (
+	leastPath  = 14
+	leastState = 11
+	leastWho   = 8
+	leastNote  = 10
+)
+
+// widths chooses the columns of the texts on the terminal.
+func (t *table) widths() []int {
+	widths := make([]int, len(t.cells[0]))
+	for _, row := range t.cells {
+		for i, text := range row {
+			widths[i] = max(widths[i], cells.Width(cells.Clean(text)))
+		}
+	}
+	least, note := slices.Clone(widths), len(widths)-1
+	for i, columns := range map[int]int{0: leastPath, 2: leastState, 3: leastWho, note: leastNote} {
+		least[i] = min(least[i], columns)
+	}
+	return cells.Share(t.width-2*note, widths, least)
+}
+
+// flush writes all rows.
+func (t *table) flush() error {
+	if t.width > 0 && len(t.cells) > 0 {
+		return t.flushTo(t.widths())
+	}
+	out := tabwriter.NewWriter(t.to, 0, 8, 2, ' ', 0)
+	for _, row := range t.cells {
+		fmt.Fprintln(out, strings.Join(row, "\t"))
+	}
+	return out.Flush()
+}
+
+// flushTo writes all rows with columns of these widths: paths shortened in the middle, other texts at their end.
+func (t *table) flushTo(widths []int) error {
+	var b strings.Builder
+	for _, row := range t.cells {
+		line := cells.Fit(cells.Middle(cells.Clean(row[0]), widths[0]), widths[0])
+		for i, text := range row[1:] {
+			line += "  " + cells.Fit(cells.Clean(text), widths[i+1])
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	_, err := io.WriteString(t.to, b.String())
+	return err
 }
 
 // stateText: "held, asked to yield, 5m left", "2nd in line".
@@ -186,8 +238,6 @@ func stateText(status lockkeeper.Status) string {
 	}
 	return state
 }
-
-func (t table) flush() error { return t.out.Flush() }
 
 // writeJSON writes v as one line of JSON. Durations of claims are in seconds.
 func writeJSON(to io.Writer, v any) error {

@@ -70,6 +70,61 @@ func Cut(text string, most int) string {
 	return text
 }
 
+// Middle returns text with at most so many columns. Text that was cut has "~" in its middle, since the ends of
+// a path say more than what lies between. The text is clean.
+func Middle(text string, most int) string {
+	if Width(text) <= most || most < 3 {
+		return Cut(text, most)
+	}
+	n, begin := 0, 0 // columns and bytes before the mark
+	for i, r := range text {
+		if n += runeWidth(r); n > (most-1)/2 {
+			break
+		}
+		begin = i + utf8.RuneLen(r)
+	}
+	n = Width(text[:begin]) + 1
+	end := len(text)
+	for end > begin {
+		r, size := utf8.DecodeLastRuneInString(text[:end])
+		if n += runeWidth(r); n > most {
+			break
+		}
+		end -= size
+	}
+	for end < len(text) { // a mark belongs to the character before it, which is gone
+		r, size := utf8.DecodeRuneInString(text[end:])
+		if runeWidth(r) > 0 {
+			break
+		}
+		end += size
+	}
+	return text[:begin] + "~" + text[end:]
+}
+
+// Share divides room among texts of these widths: each gets what it needs if all fit, and otherwise the widest
+// give way first, none below its least. If these are more than room, so is the result.
+func Share(room int, widths, least []int) []int {
+	shares, total := make([]int, len(widths)), 0
+	for i, width := range widths {
+		shares[i] = min(width, max(room, least[i]))
+		total += shares[i]
+	}
+	for ; total > room; total-- {
+		widest := -1
+		for i, share := range shares {
+			if share > least[i] && (widest < 0 || share > shares[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		shares[widest]--
+	}
+	return shares
+}
+
 // Fit returns text with exactly so many columns, cut or padded with spaces. The text is clean.
 func Fit(text string, columns int) string {
 	text = Cut(text, columns)

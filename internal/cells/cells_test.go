@@ -76,3 +76,45 @@ func TestWrapKeepsAllText(t *testing.T) {
 		}
 	}
 }
+
+func TestMiddleKeepsBothEnds(t *testing.T) {
+	for _, c := range []struct {
+		text    string
+		columns int
+		want    string
+	}{
+		{"abcdefghij", 10, "abcdefghij"},
+		{"abcdefghij", 9, "abcd~ghij"},
+		{"abcdefghij", 6, "ab~hij"},
+		{"abcdefghij", 3, "a~j"},
+		{"abcdefghij", 2, "a~"},
+		{"abcdefghij", 0, ""},
+		{"漢字漢字漢", 7, "漢~字漢"},
+		{"漢字漢字漢", 3, "~漢"},
+		{"abcdee\u0301\u0301", 4, "a~\u0065e\u0301\u0301"},
+		{"abce\u0301\u0301f", 3, "a~f"},
+	} {
+		if got := cells.Middle(c.text, c.columns); got != c.want || cells.Width(got) > c.columns {
+			t.Errorf("Middle(%q, %d) = %q, want %q", c.text, c.columns, got, c.want)
+		}
+	}
+}
+
+func TestShareTakesFromTheWidest(t *testing.T) {
+	for _, c := range []struct {
+		room          int
+		widths, least []int
+		want          []int
+	}{
+		{20, []int{5, 6, 7}, []int{0, 0, 0}, []int{5, 6, 7}},
+		{20, []int{200, 6, 7}, []int{0, 0, 0}, []int{7, 6, 7}},
+		{20, []int{200, 4, 100}, []int{0, 4, 0}, []int{8, 4, 8}},
+		{20, []int{200, 9, 100}, []int{3, 9, 9}, []int{3, 9, 9}},
+		{10, []int{200, 9}, []int{3, 9}, []int{3, 9}},
+		{-5, []int{4}, []int{0}, []int{0}},
+	} {
+		if got := cells.Share(c.room, c.widths, c.least); !slices.Equal(got, c.want) {
+			t.Errorf("Share(%d, %v, %v) = %v, want %v", c.room, c.widths, c.least, got, c.want)
+		}
+	}
+}
