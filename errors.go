@@ -71,7 +71,11 @@ func (e *Error) Error() string {
 	}
 	for i, by := range e.Blocked {
 		if i == 3 {
-			fmt.Fprintf(&b, " and %d more", len(e.Blocked)-i)
+			least := ""
+			if len(e.Blocked) >= MaxBlockers { // the engine names no more
+				least = "at least "
+			}
+			fmt.Fprintf(&b, " and %s%d more", least, len(e.Blocked)-i)
 			break
 		}
 		fmt.Fprintf(&b, "; %s", by)

@@ -60,13 +60,13 @@ func (c contest) line(status lockkeeper.Status) string {
 	return c.name(status.Blockers) + ": " + waitLine(status) + c.others()
 }
 
-// blockedText describes the first blocker and counts the others.
-func (c contest) blockedText(blocked []lockkeeper.Blocker) string {
+// blockedText describes the first blocker of a claim that was at a position, and counts the others.
+func (c contest) blockedText(blocked []lockkeeper.Blocker, position int) string {
 	text := blockerText(blocked[0])
 	if c.isAround(blocked[0].Ref) {
 		text = "held by the lk run around this command"
 	}
-	return text + moreText(len(blocked)-1)
+	return text + moreText(blocked, position)
 }
 
 func (c contest) isAround(ref lockkeeper.Ref) bool {

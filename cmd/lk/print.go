@@ -61,7 +61,7 @@ func waitLine(status lockkeeper.Status) string {
 	separator := ", "
 	if len(status.Blockers) > 0 {
 		reason = blockerText(status.Blockers[0])
-		if more := moreText(len(status.Blockers) - 1); more != "" {
+		if more := moreText(status.Blockers, status.Position); more != "" {
 			reason, separator = reason+more, "; "
 		}
 	} else if own := ownReasons(status); len(own) > 0 {
@@ -85,15 +85,26 @@ func waitLine(status lockkeeper.Status) string {
 	return reason + separator + strings.Join(place, ", ")
 }
 
-// moreText counts the other blockers, if there are any.
-func moreText(n int) string {
+// moreText counts the blockers after the first, if there are any. The engine names at most MaxBlockers, and some
+// engines fewer of the waiters ahead of a position, so there may be others.
+func moreText(named []lockkeeper.Blocker, position int) string {
+	n, ahead := len(named)-1, position-1
+	for _, b := range named {
+		if b.Why == lockkeeper.Behind {
+			ahead--
+		}
+	}
+	least := ""
+	if len(named) >= lockkeeper.MaxBlockers || ahead > 0 {
+		least = "at least "
+	}
 	switch {
 	case n <= 0:
 		return ""
 	case n == 1:
-		return "; 1 more is in the way"
+		return "; " + least + "1 more is in the way"
 	}
-	return fmt.Sprintf("; %d more are in the way", n)
+	return fmt.Sprintf("; %s%d more are in the way", least, n)
 }
 
 // waitKey is equal for statuses whose waitLine differs in durations alone.

@@ -176,7 +176,7 @@ func (w *wanted) refusal(err error, waited time.Duration) error {
 		bare.Op, bare.Path = "", ""
 		return fmt.Errorf("%s: %w", w.all(), &bare)
 	}
-	name, text := w.name(e.Blocked), w.blockedText(e.Blocked)+grabbedAs(w.as, e.Blocked)+w.others()
+	name, text := w.name(e.Blocked), w.blockedText(e.Blocked, e.Position)+grabbedAs(w.as, e.Blocked)+w.others()
 	switch {
 	case w.wait == 0:
 		return fmt.Errorf("%s is taken: %s", name, text)

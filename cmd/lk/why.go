@@ -187,7 +187,11 @@ func (e *explainer) reasons(s lockkeeper.Status) []string {
 	}
 	for i, b := range nearest {
 		if i == mostReasons {
-			return append(texts, fmt.Sprintf("and %d more", len(nearest)-i))
+			least := ""
+			if len(s.Blockers) >= lockkeeper.MaxBlockers { // the engine names no more
+				least = "at least "
+			}
+			return append(texts, fmt.Sprintf("and %s%d more", least, len(nearest)-i))
 		}
 		texts = append(texts, e.blockerName(s, b))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,10 @@ func TestWaitLine(t *testing.T) {
 			Blockers: []lockkeeper.Blocker{{Ref: ci.Ref, Why: lockkeeper.Behind}, ci},
 		},
 			"behind s.1 for <1s; 1 more is in the way; 1st in line, about 1m to go"},
+		{lockkeeper.Status{Position: 1, Blockers: slices.Repeat([]lockkeeper.Blocker{ci}, lockkeeper.MaxBlockers)},
+			"held by ci-17 for 2m (nightly load test, http://ci/17); at least 7 more are in the way; 1st in line"},
+		{lockkeeper.Status{Position: 9, Blockers: []lockkeeper.Blocker{ci, {Ref: ci.Ref, Why: lockkeeper.Behind}}},
+			"held by ci-17 for 2m (nightly load test, http://ci/17); at least 1 more is in the way; 9th in line"},
 		{lockkeeper.Status{Blockers: []lockkeeper.Blocker{{
 			Ref:  ci.Ref,
 			Why:  lockkeeper.AskedToYield,

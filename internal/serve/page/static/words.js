@@ -50,6 +50,8 @@ export function ownerOf(st) {
   return visible(st.as || st.claim || "an operator");
 }
 
+const MOST_BLOCKERS = 8; // the engine names no more of them
+
 /** Returns why a claim waits, in a few words, as far as that is known. */
 export function waitText(st) {
   const parts = [];
@@ -58,7 +60,8 @@ export function waitText(st) {
   if (blocker) parts.push(blockerText(blocker));
   else if (st.waits?.length) parts.push(st.waits.map(visible).join(", "));
   const more = (st.blockers ?? []).filter((b) => b.why === blocker.why).length - 1;
-  return parts.join(" · ") + (more > 0 ? " and " + more + " more" : "");
+  const least = st.blockers?.length >= MOST_BLOCKERS ? "at least " : "";
+  return parts.join(" · ") + (more > 0 ? " and " + least + more + " more" : "");
 }
 
 /** Returns what a blocker does: "held by nightly". */

@@ -1,0 +1,25 @@
+package page_test
+
+import (
+	"testing"
+
+	"github.com/lockkeeper/lockkeeper/internal/testmode"
+)
+
+// TestWordsOfWaits: the page says no more of a wait than the engine stated.
+func TestWordsOfWaits(t *testing.T) {
+	testmode.NeedLong(t, "a browser starts in seconds")
+	c, w := startChromium(t), newTown(t, nil)
+	w.login(c, "ops")
+	const eight = `blockers: Array(8).fill({ why: "behind", as: "ann" })`
+	const two = `blockers: Array(2).fill({ why: "behind", as: "ann" })`
+	for status, want := range map[string]string{
+		"{ position: 9, " + eight + " }": "9th in line · behind ann and at least 7 more",
+		"{ position: 3, " + two + " }":   "3rd in line · behind ann and 1 more",
+	} {
+		got := c.eval(`import("/page/words.js").then(({ waitText }) => waitText(` + status + `))`)
+		if got != want {
+			t.Errorf("%s: %q, want %q", status, got, want)
+		}
+	}
+}
