@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -68,8 +69,8 @@ func waitLine(status lockkeeper.Status) string {
 		reason = own[0]
 	}
 	var place []string
-	if status.Position > 0 {
-		place = append(place, ordinal(status.Position)+" in line")
+	if text := positionText(status); text != "" {
+		place = append(place, text)
 	}
 	if status.ETA > 0 {
 		place = append(place, "about "+duration.Remaining(status.ETA)+" to go")
@@ -83,6 +84,21 @@ func waitLine(status lockkeeper.Status) string {
 		return reason
 	}
 	return reason + separator + strings.Join(place, ", ")
+}
+
+// isFrozen reports whether a freeze forbids a waiting claim (R18). It is then in no queue.
+func isFrozen(status lockkeeper.Status) bool {
+	return slices.Contains(status.Waits, lockkeeper.Frozen) ||
+		len(status.Blockers) > 0 && status.Blockers[0].Why == lockkeeper.Frozen
+}
+
+// positionText: "2nd in line"; empty if the claim has no position, or if that says nothing because the claim waits
+// for the end of a freeze.
+func positionText(status lockkeeper.Status) string {
+	if status.Position <= 0 || isFrozen(status) {
+		return ""
+	}
+	return ordinal(status.Position) + " in line"
 }
 
 // moreText counts the blockers after the first, if there are any. The engine names at most MaxBlockers, and some
@@ -185,7 +201,7 @@ func (t *table) rows(status lockkeeper.Status) {
 // The least columns of texts that may be shortened. A claim's reference never is: people copy it.
 const (
 	leastPath  = 14
-	leastState = 11
+	leastState = 15
 	leastWho   = 8
 	leastNote  = 10
 )
@@ -231,12 +247,14 @@ func (t *table) flushTo(widths []int) error {
 	return err
 }
 
-// stateText: "held, asked to yield, 5m left", "2nd in line".
+// stateText: "held, asked to yield, 5m left", "2nd in line", "behind a freeze".
 func stateText(status lockkeeper.Status) string {
 	state := status.State.String()
 	switch {
+	case status.State == lockkeeper.Waiting && isFrozen(status):
+		state = "behind a freeze"
 	case status.State == lockkeeper.Waiting:
-		state = ordinal(status.Position) + " in line"
+		state = cmp.Or(positionText(status), state)
 	case status.Converting:
 		state += ", upgrading"
 	case status.Lapsed:

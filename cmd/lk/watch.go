@@ -257,7 +257,11 @@ func (w *watcher) change(before sighting, known bool, s lockkeeper.Status, now t
 		if known && waitKey(before.Status) == waitKey(s) {
 			return "", ""
 		}
-		return "waits", fmt.Sprintf("%s waits %s in line for %s%s", name, ordinal(s.Position), what, reasonsOf(s))
+		place := positionText(s)
+		if place != "" {
+			place += " "
+		}
+		return "waits", fmt.Sprintf("%s waits %sfor %s%s", name, place, what, reasonsOf(s))
 	case !known || before.State != lockkeeper.Held || before.Fence != s.Fence:
 		facts := fmt.Sprintf("fence %d", s.Fence)
 		if known {

@@ -149,8 +149,8 @@ func waiting(name string, s lockkeeper.Status, reasons ...string) string {
 			about(s.Label))
 	}
 	var parts []string
-	if s.Position > 0 {
-		parts = append(parts, ordinal(s.Position)+" in line")
+	if text := positionText(s); text != "" {
+		parts = append(parts, text)
 	}
 	if s.ETA > 0 {
 		parts = append(parts, "about "+duration.Remaining(s.ETA)+" to go")
@@ -206,6 +206,9 @@ func (e *explainer) blockerName(s lockkeeper.Status, b lockkeeper.Blocker) strin
 	}
 	if b.Why == lockkeeper.Behind && len(s.Blockers) >= lockkeeper.MaxBlockers {
 		name += " and others" // the engine names at most MaxBlockers
+	}
+	if b.Why == lockkeeper.Frozen {
+		name = "by " + name
 	}
 	return fmt.Sprintf("%s %s%s", b.Why, name, at(s, b))
 }

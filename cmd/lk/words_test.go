@@ -86,6 +86,12 @@ func TestWaitLine(t *testing.T) {
 			Label: lockkeeper.Label{Note: "disk swap"},
 		}}},
 			"frozen by an operator (disk swap), for at most 1h more"},
+		{lockkeeper.Status{
+			Position: 1,
+			Waits:    []lockkeeper.WaitReason{lockkeeper.Frozen},
+			Blockers: []lockkeeper.Blocker{{Why: lockkeeper.Frozen, Left: time.Hour, Label: lockkeeper.Label{As: "ops"}}},
+		},
+			"frozen by ops, for at most 1h more"},
 		{lockkeeper.Status{Position: 1, Waits: []lockkeeper.WaitReason{lockkeeper.QuietPeriod}},
 			"nobody is in its way; it waits until it has been quiet there for as long as it asked for, 1st in line"},
 		{lockkeeper.Status{Position: 1, Waits: []lockkeeper.WaitReason{lockkeeper.Resuming}},
@@ -170,6 +176,22 @@ func TestWhyFollowsTheChain(t *testing.T) {
 		Label:  lockkeeper.Label{As: "ops", Note: "stuck"},
 	}
 	own.Blockers, own.Waits, own.ETA, own.Position = nil, []lockkeeper.WaitReason{lockkeeper.QuietPeriod}, 2*time.Minute, 1
+	frozen := own
+	frozen.Waits, frozen.ETA = []lockkeeper.WaitReason{lockkeeper.Frozen}, 0
+	frozen.Blockers = []lockkeeper.Blocker{{Why: lockkeeper.Frozen, Path: "db/b", Label: lockkeeper.Label{As: "ops"}}}
+	for text, want := range map[string]string{
+		waitText(frozen):  "late waits for exclusive db/b for 1m",
+		stateText(frozen): "behind a freeze",
+	} {
+		if text != want {
+			t.Errorf("%q, want %q", text, want)
+		}
+	}
+	writeWhy(&got, "db/b", []lockkeeper.Status{frozen})
+	if want := "late waits for exclusive db/b for 1m: frozen by ops\n"; got.String() != want {
+		t.Errorf("behind a freeze: %q, want %q", got.String(), want)
+	}
+	got.Reset()
 	writeWhy(&got, "db/a", []lockkeeper.Status{hurried})
 	writeWhy(&got, "db/b", []lockkeeper.Status{own})
 	if want := `outer holds exclusive db/a for 1m, fence 7; it is asked to yield, by the operator ops (stuck): else it is taken in 30s

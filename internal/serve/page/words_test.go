@@ -14,8 +14,10 @@ func TestWordsOfWaits(t *testing.T) {
 	const eight = `blockers: Array(8).fill({ why: "behind", as: "ann" })`
 	const two = `blockers: Array(2).fill({ why: "behind", as: "ann" })`
 	for status, want := range map[string]string{
-		"{ position: 9, " + eight + " }": "9th in line · behind ann and at least 7 more",
-		"{ position: 3, " + two + " }":   "3rd in line · behind ann and 1 more",
+		"{ position: 9, " + eight + " }":                            "9th in line · behind ann and at least 7 more",
+		"{ position: 3, " + two + " }":                              "3rd in line · behind ann and 1 more",
+		`{ position: 1, blockers: [{ why: "frozen", as: "ops" }] }`: "frozen by ops",
+		`{ position: 1, waits: ["frozen"] }`:                        "frozen",
 	} {
 		got := c.eval(`import("/page/words.js").then(({ waitText }) => waitText(` + status + `))`)
 		if got != want {

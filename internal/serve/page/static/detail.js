@@ -5,7 +5,7 @@ import { now } from "./store.js";
 import { timeline } from "./timeline.js";
 import { leftText, stateText } from "./tree.js";
 import {
-  askedText, blockerText, clock, duration, endText, modeOf, ordinal, ownerOf, plural, visible,
+  askedText, blockerText, clock, duration, endText, modeOf, ownerOf, plural, positionText, visible,
 } from "./words.js";
 
 const MOST_BELOW = 10; // holders below a path
@@ -233,7 +233,8 @@ export class Detail {
       return "Held for " + since + (st.asked ? ", " + askedText(st.asked) : "") +
         (leftText(st, t) ? ", " + leftText(st, t) : "");
     }
-    return "Waits for " + since + (st.position ? ", " + ordinal(st.position) + " in line" : "") +
+    const position = positionText(st);
+    return "Waits for " + since + (position ? ", " + position : "") +
       (leftText(st, t) ? ", " + leftText(st, t) + (st.etaAt > t ? " left" : "") : "");
   }
 

@@ -241,7 +241,8 @@ export class Store {
     for (const st of list) {
       const known = this.claims.get(st.claim);
       if (known?.state !== "waiting" && !known?.converting || st.change < known.change) continue;
-      const { position, eta, waits, blockers } = st;
+      const { position, eta, waits } = st;
+      const blockers = st.blockers?.map((b) => ({ ...b, endsAt: b.left ? now() + b.left : undefined }));
       Object.assign(known, { position, waits, blockers, etaAt: eta ? now() + eta : undefined });
     }
   }

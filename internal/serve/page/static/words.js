@@ -50,12 +50,19 @@ export function ownerOf(st) {
   return visible(st.as || st.claim || "an operator");
 }
 
+/** Returns "2nd in line"; "" if that is unknown, or says nothing because the claim waits for the end of a freeze. */
+export function positionText(st) {
+  const frozen = st.waits?.includes("frozen") || st.blockers?.[0]?.why === "frozen";
+  return st.position && !frozen ? ordinal(st.position) + " in line" : "";
+}
+
 const MOST_BLOCKERS = 8; // the engine names no more of them
 
 /** Returns why a claim waits, in a few words, as far as that is known. */
 export function waitText(st) {
   const parts = [];
-  if (st.position) parts.push(ordinal(st.position) + " in line");
+  const position = positionText(st);
+  if (position) parts.push(position);
   const blocker = st.blockers?.[0];
   if (blocker) parts.push(blockerText(blocker));
   else if (st.waits?.length) parts.push(st.waits.map(visible).join(", "));
@@ -67,7 +74,9 @@ export function waitText(st) {
 /** Returns what a blocker does: "held by nightly". */
 export function blockerText(b) {
   const who = b.as || b.claim;
-  if (b.why === "frozen") return "frozen" + (who ? " by " + visible(who) : "");
+  if (b.why === "frozen") {
+    return "frozen" + (who ? " by " + visible(who) : "") + (b.endsAt ? " until " + clock(b.endsAt) : "");
+  }
   if (b.why === "own limit") return "over its own limit, with " + visible(who || "others");
   if (b.why === "asked to yield") return visible(who || "the holder") + " was asked to yield";
   return visible(b.why) + (who ? " " + visible(who) : "");
