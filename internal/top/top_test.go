@@ -262,12 +262,35 @@ func TestLongNamesLeaveReasons(t *testing.T) {
 	long := claim(1, lockkeeper.Held, strings.Repeat("W", 120), "long", lockkeeper.Path(strings.Repeat("p", 200)))
 	m, _ := after(New(words()), reads(long, claim(2, lockkeeper.Waiting, "cid", "held by ann", "db")), Size{120, 24})
 	wants(t, m, "WHY", "held by ann")
+	deep := claim(1, lockkeeper.Held, strings.Repeat("W", 120), "nightly load test of all", lockkeeper.Path(
+		"a/b/c/d/e/f/g/h/first-"+strings.Repeat("p", 100)+"-last"))
+	m, _ = after(New(words()), reads(deep, claim(2, lockkeeper.Waiting, "cid", "held by ann for 2 minutes", "db")))
+	wants(t, m, "~last", "held by ann for ", "nightly load test", "q quit")
+	m, _ = after(New(words()), reads(deep), "x", strings.Repeat("because it hangs, ", 9))
+	wants(t, m, "revoke WWW", "-last; Esc: no; why? ", "it hangs, _")
+
 	w := words()
 	w.Why = func(lockkeeper.Path, []lockkeeper.Status) string {
 		return strings.Repeat("word ", 30) + "END\n"
 	}
 	m, _ = after(New(w), reads(long), Size{80, 24}, "w")
 	wants(t, m, "END")
+}
+
+// The last line says how to get help and how to quit, and leaves out other keys where room is short.
+func TestKeysFitLastLine(t *testing.T) {
+	for cols, want := range map[int]string{
+		80: "\nqueue of db/a; Esc: all  ? help  / filter  w why  x revoke  f freeze  q quit",
+		50: "\nqueue of db/a; Esc: all  ? help  x revoke  q quit",
+	} {
+		m, _ := after(New(words()), some, Size{cols, 24}, Key("enter"))
+		if text := screen(m); !strings.HasSuffix(text, want) {
+			t.Errorf("%d columns: want %q at the end of\n%s", cols, want, text)
+		}
+	}
+	path := lockkeeper.Path(strings.Repeat("long/", 15) + "end")
+	m, _ := after(New(words()), reads(claim(1, lockkeeper.Held, "ann", "", path)), Key("enter"))
+	wants(t, m, "queue of long/", "/end; Esc: all  ? help", "q quit")
 }
 
 // Keys come whole however the terminal splits them; what is no key is dropped.

@@ -141,10 +141,17 @@ func (m *Model) columns(r *row, all []lockkeeper.Status) []string {
 	return []string{r.name(), state, cells.Clean(who), duration.Elapsed(s.Age), mode, cells.Clean(why)}
 }
 
-const narrowWho = 16 // columns of a name, if the columns on its right need the rest
+// The least columns of texts that may be shortened. Each row keeps a part of its reason at 80 columns, however
+// long the paths and the names are.
+const (
+	leastPath  = 12
+	leastState = 11
+	leastWho   = 10
+	leastWhy   = 20
+)
 
-// fitColumns chooses the widths of the columns: what their texts need, but the columns on the right
-// give way first. One long path or name does not hide the reasons of all others.
+// fitColumns chooses the widths of the columns: what their texts need if all fit, and else the widest give way
+// first. On a screen that is narrower than the least of all, the columns on the right are cut.
 func fitColumns(room int, table [][]string) []int {
 	widths := make([]int, len(table[0]))
 	for _, columns := range table {
@@ -152,27 +159,32 @@ func fitColumns(room int, table [][]string) []int {
 			widths[i] = max(widths[i], cells.Width(text))
 		}
 	}
-	widths[0] = min(widths[0], max(12, room/3))
-	others := -widths[2] - 2
-	for _, width := range widths {
-		others += width + 2
+	least := []int{leastPath, leastState, leastWho, widths[3], widths[4], leastWhy}
+	for i := range least {
+		least[i] = min(least[i], widths[i])
 	}
-	widths[2] = min(widths[2], max(narrowWho, room-others))
-	for i := range widths {
-		widths[i] = max(0, min(widths[i], room))
-		room -= widths[i] + 2
-	}
-	return widths
+	return cells.Share(room-2*(len(widths)-1), widths, least)
 }
 
 func join(columns []string, widths []int) string {
 	var b strings.Builder
 	for i, text := range columns {
-		if widths[i] > 0 {
-			b.WriteString(cells.Fit(text, widths[i]) + "  ")
+		if i == 0 {
+			text = fitPath(text, widths[0])
 		}
+		b.WriteString(cells.Fit(text, widths[i]) + "  ")
 	}
 	return strings.TrimRight(b.String(), " ")
+}
+
+// fitPath shortens the name of a path in its middle; at most a third of the width goes to its indentation.
+func fitPath(text string, width int) string {
+	name := strings.TrimLeft(text, " ")
+	indent := min(len(text)-len(name), width/3)
+	if cells.Width(text) <= width {
+		return text
+	}
+	return strings.Repeat(" ", indent) + cells.Middle(name, width-indent)
 }
 
 // foot is the last line: a question, an outcome, or the keys.
@@ -184,17 +196,17 @@ func (m *Model) foot() string {
 	}
 	switch m.mode {
 	case filtering:
-		return "/" + input + "  Enter keeps it, Esc ends it"
+		return m.question("/", "", "", input, "  Enter keeps it, Esc ends it")
 	case asksSpan:
-		return "freeze " + m.pending.text + " for: " + input + note
+		return m.question("freeze ", m.pending.text, " for: ", input, note)
 	case asksReason:
 		verb := "revoke "
 		if m.pending.Act == Freeze {
 			verb = "freeze "
 		}
-		return verb + cells.Clean(m.pending.text) + "; Esc: no; why? " + input + note
+		return m.question(verb, cells.Clean(m.pending.text), "; Esc: no; why? ", input, note)
 	case confirms:
-		return "thaw " + m.pending.text + "? Enter: yes, Esc: no"
+		return m.question("thaw ", m.pending.text, "? Enter: yes, Esc: no", "", "")
 	case reading:
 		if len(m.wrapped()) > m.listRows() {
 			return "up, down, PgUp, PgDn: move  any other key: back"
@@ -204,12 +216,62 @@ func (m *Model) foot() string {
 	if m.note != "" {
 		return cells.Clean(m.note)
 	}
-	text := "? help  / filter  Enter queue  w why  x revoke  f freeze  t thaw  q quit"
+	return m.hints()
+}
+
+// The least columns of a question's object and of its answer.
+const (
+	leastObject = 16
+	leastAnswer = 10
+)
+
+// question puts an object and what was typed between the fixed parts of a question. Where room is short, the note
+// is left out, and the object is shortened before the answer.
+func (m *Model) question(before, object, after, input, note string) string {
+	room := m.size.Cols - cells.Width(before+after+note)
+	if room < min(leastObject, cells.Width(object))+min(leastAnswer, cells.Width(input)) {
+		room, note = room+cells.Width(note), ""
+	}
+	object = cells.Middle(object, max(leastObject, room-cells.Width(input)))
+	if rest := room - cells.Width(object); cells.Width(input) > rest {
+		input = cells.Middle(input, rest)
+	}
+	return before + object + after + input + note
+}
+
+// keyHints are the keys of the list in the order of the last line, with their importance: 0 is never left out.
+var keyHints = []struct {
+	text string
+	drop int // the highest is left out first
+}{
+	{"? help", 0},
+	{"/ filter", 4},
+	{"Enter queue", 6},
+	{"w why", 3},
+	{"x revoke", 1},
+	{"f freeze", 2},
+	{"t thaw", 5},
+	{"q quit", 0},
+}
+
+// hints says what is shown, and which keys there are: as many as fit. Help has all.
+func (m *Model) hints() string {
+	shown := ""
 	if m.queue != "" {
-		text = "queue of " + cells.Clean(string(m.queue)) + "; Esc: all  " + text
+		shown = "queue of " + cells.Middle(cells.Clean(string(m.queue)), m.size.Cols/3) + "; Esc: all  "
 	}
 	if m.filter != "" {
-		text = "filter " + cells.Clean(m.filter) + "; Esc: all  " + text
+		shown = "filter " + cells.Middle(cells.Clean(m.filter), m.size.Cols/3) + "; Esc: all  " + shown
 	}
-	return text
+	for most := len(keyHints); ; most-- {
+		var hints []string
+		for _, k := range keyHints {
+			if k.drop <= most {
+				hints = append(hints, k.text)
+			}
+		}
+		if text := shown + strings.Join(hints, "  "); most == 0 || cells.Width(text) <= m.size.Cols {
+			return text
+		}
+	}
 }
