@@ -79,6 +79,7 @@ func (c *Client) start(by caller, cl *claim) error {
 	patience := c.retryBound()
 	if cl.want.Wait < MaxDuration {
 		patience = max(cl.want.Wait, c.closeBound())
+		by.bounded, by.wait = true, cl.want.Wait
 	}
 	err := c.send(by, cl, cl.want, patience)
 	if err == nil {

@@ -149,6 +149,23 @@ type ClusterNodes struct {
 	Addresses []string
 	Self      string // which of the addresses is this node's; "" if none is
 	Suspended string // why this node can perform no calls at present; "" if it can
+	Outage    bool   // Suspended for longer than an election takes, so that nobody expects an end soon
+}
+
+// An OutageReporter is an [Engine] that may know that no call will be answered soon.
+type OutageReporter interface {
+	// Outage returns the ErrUnavailable of a call that would be made now, if its end can't be expected
+	// soon; nil if calls are answered, or if the engine does not know. It returns at once. Calls still
+	// wait for the end of an outage: a caller with a short bound does better not to call.
+	Outage() error
+}
+
+// OutageOf returns the outage of an engine, as [OutageReporter] does; nil if the engine is none.
+func OutageOf(e Engine) error {
+	if r, ok := e.(OutageReporter); ok {
+		return r.Outage()
+	}
+	return nil
 }
 
 // A ServerClient is an [Engine] whose claims are kept by a Lockkeeper server.

@@ -26,9 +26,10 @@ import (
 type Client struct {
 	engine      Engine
 	guarantees  Guarantees
-	keepsEngine bool    // Close leaves the engine open
-	prompt      bool    // the engine answers out of memory: its calls don't hang
-	session     Session // without Named and Epoch
+	keepsEngine bool           // Close leaves the engine open
+	prompt      bool           // the engine answers out of memory: its calls don't hang
+	outages     OutageReporter // the engine, if it is one; else nil
+	session     Session        // without Named and Epoch
 	clock       func() time.Duration
 	logger      *slog.Logger
 	wrong       error                       // the error of invalid options, which every call returns
@@ -96,6 +97,7 @@ func New(e Engine, options ...ClientOption) *Client {
 		ends:       make(map[*claim]struct{}),
 	}
 	c.prompt = c.guarantees.Prompt
+	c.outages, _ = e.(OutageReporter)
 	if c.guarantees.NoExpiry {
 		c.session.TTL = 0
 	}

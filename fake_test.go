@@ -41,6 +41,14 @@ type fake struct {
 	loseRequest func(ctx context.Context, call string, n int) error
 	// runs after it: the answer is lost if it returns an error
 	loseAnswer func(ctx context.Context, call string, n int) error
+	outage     error
+}
+
+// Outage implements lockkeeper.OutageReporter.
+func (f *fake) Outage() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.outage
 }
 
 func newFake() *fake {

@@ -24,6 +24,9 @@ type caller struct {
 	context.Context
 	grace *roundtrip.Grace // of requests in flight; nil if none can hang
 	try   bool             // the claim does not wait: the client repeats it only once at an engine that drains
+
+	bounded bool          // the claim has a bound, which is wait
+	wait    time.Duration // how long the claim may wait
 }
 
 func (c *Client) callerOf(ctx context.Context) caller {
@@ -39,6 +42,23 @@ func (by caller) confirming() (context.Context, context.CancelFunc) {
 		return context.WithDeadline(outliving(by.Context), by.grace.Begin())
 	}
 	return context.WithTimeout(outliving(by.Context), confirmBound)
+}
+
+// timeLeft returns how long a call that began that long ago may still take. In an outage, that of a
+// claim with a bound takes no longer than the claim may wait, and the error says what the outage is.
+func (c *Client) timeLeft(by caller, patience, passed time.Duration) (left time.Duration, outage error) {
+	left = patience - passed
+	if !by.bounded || c.outages == nil {
+		return left, nil
+	}
+	why := c.outages.Outage()
+	if why == nil {
+		return left, nil
+	}
+	if left = min(left, by.wait-passed); left <= 0 {
+		outage = why
+	}
+	return left, outage
 }
 
 // outlivingKey marks contexts that outlive a program's call. Programs do not know these contexts,

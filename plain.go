@@ -47,7 +47,7 @@ func (c *Client) takePlain(ctx context.Context, op, path string, wait time.Durat
 	}
 	opened := c.slots.Load()
 	if opened == nil {
-		if _, err := c.attachedFor(ctx, 0); err != nil {
+		if _, err := c.attachedFor(caller{Context: ctx}, 0); err != nil {
 			return nil, nil // the claim finds out why
 		}
 		if opened = c.slots.Load(); opened == nil {

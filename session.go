@@ -34,9 +34,12 @@ func (c *Client) callFor(by caller, patience time.Duration, do func(context.Cont
 	if !c.prompt {
 		since = c.clock()
 	}
-	left := patience
+	left, err := c.timeLeft(by, patience, 0)
+	if err != nil {
+		return unavailable(err, by)
+	}
 	for try := 0; ; try++ {
-		err := c.exchange(by, left, do)
+		err = c.exchange(by, left, do)
 		if err == nil || isRefusal(err) {
 			return err
 		}
@@ -44,7 +47,10 @@ func (c *Client) callFor(by caller, patience time.Duration, do func(context.Cont
 		if c.prompt && try == 0 {
 			since = c.clock()
 		}
-		left = patience - (c.clock() - since)
+		var outage error
+		if left, outage = c.timeLeft(by, patience, c.clock()-since); outage != nil {
+			return unavailable(outage, by)
+		}
 		again := left > 0 || unknown && try == 0
 		// A server that drains is tried twice: another server of the same engine may answer then.
 		turnedAway := by.try && try > 0 && errors.Is(err, Draining)
@@ -62,7 +68,7 @@ func (c *Client) callFor(by caller, patience time.Duration, do func(context.Cont
 
 // exchange does one try of call.
 func (c *Client) exchange(by caller, left time.Duration, do func(context.Context, Key) error) error {
-	k, err := c.attachedFor(by.Context, left)
+	k, err := c.attachedFor(by, left)
 	if err == nil {
 		ctx, cancel := c.bounded(by, left)
 		defer cancel()
@@ -79,11 +85,12 @@ func (c *Client) exchange(by caller, left time.Duration, do func(context.Context
 }
 
 // attachedFor is attached, bounded as a round trip is. Without a need to attach it costs nothing.
-func (c *Client) attachedFor(ctx context.Context, left time.Duration) (Key, error) {
+func (c *Client) attachedFor(by caller, left time.Duration) (Key, error) {
 	if k, ok := c.currentKey(); ok {
 		return k, nil
 	}
-	ctx, cancel := c.bounded(caller{Context: ctx}, left)
+	by.grace = nil
+	ctx, cancel := c.bounded(by, left)
 	defer cancel()
 	return c.attached(ctx)
 }
@@ -104,6 +111,9 @@ func (c *Client) bounded(by caller, left time.Duration) (context.Context, contex
 		d = min(d, left)
 	}
 	bounded := roundtrip.New(ctx, c.life, time.Now().Add(d), by.grace) // it ends with c.life: Close waits for no call
+	if by.bounded {
+		bounded.EndInOutage()
+	}
 	return bounded, bounded.End
 }
 

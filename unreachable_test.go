@@ -90,3 +90,39 @@ func TestBoundedWaitAtAnEngineThatStaysUnreachable(t *testing.T) {
 		})
 	}
 }
+
+var errOutage = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Reason: lockkeeper.QuorumLost}
+
+// A bounded wait ends at its bound in an outage that lasts, though a client asks an engine that says nothing
+// for longer.
+func TestBoundedWaitEndsAtItsBoundInAnOutage(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Second} {
+		t.Run(wait.String(), func(t *testing.T) {
+			bubble(t, func(t *tester, f *fake, c *client) {
+				f.loseRequest = swallow
+				start := time.Now()
+				_, err := c.Lock(background, "a", lockkeeper.WithWait(wait))
+				wantErr(t, err, lockkeeper.ErrUnavailable)
+				if took := time.Since(start); took < min(5*time.Second, ttl) {
+					t.Errorf("without a known outage it gave up after %s", took)
+				}
+				f.with(func() { f.outage = errOutage })
+				start = time.Now()
+				_, err = c.Lock(background, "a", lockkeeper.WithWait(wait))
+				wantErr(t, err, lockkeeper.ErrUnavailable, lockkeeper.QuorumLost)
+				if took := time.Since(start); took != wait {
+					t.Errorf("gave up after %s, want %s", took, wait)
+				}
+			})
+		})
+	}
+}
+
+// A wait without a bound outlasts an outage.
+func TestWaitWithoutABoundOutlastsAnOutage(t *testing.T) {
+	bubble(t, func(t *tester, f *fake, c *client) {
+		f.loseRequest, f.outage = swallow, errOutage
+		time.AfterFunc(ttl/2, func() { f.with(func() { f.loseRequest, f.outage = nil, nil }) })
+		must(t)(c.Lock(background, "a"))
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 	"github.com/lockkeeper/lockkeeper/internal/solo"
 )
 
@@ -44,7 +45,7 @@ type Answer struct {
 // change the limit of a waiting claim (R16) and raise the priority; Grab ignores a lower priority
 // and another note.
 func (p *Reservations) Grab(ctx context.Context, r Request) (Answer, error) {
-	return p.attempt(ctx, r, &attempt{})
+	return p.attempt(ctx, r, 0, &attempt{})
 }
 
 // An attempt records what one Grab has done.
@@ -54,14 +55,24 @@ type attempt struct {
 	ticket uint64         // of that claim; 0 if the outcome is unknown
 }
 
-// attempt is Grab, and records the claim that it sent in t.
-func (p *Reservations) attempt(ctx context.Context, r Request, t *attempt) (Answer, error) {
+// attempt is Grab, and records the claim that it sent in t. In an outage it takes little longer than wait.
+func (p *Reservations) attempt(ctx context.Context, r Request, wait time.Duration, t *attempt) (Answer, error) {
 	err := r.Check()
 	want := r.want()
 	if err == nil {
 		err = p.engine.Guarantees().Refuse(&want)
 	}
 	n := r.Name()
+	if outage := lockkeeper.OutageOf(p.engine); err == nil && outage != nil {
+		if wait <= 0 {
+			err = outage
+		}
+		bounded, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		ctx = bounded
+	} else if wait <= 0 {
+		ctx = roundtrip.EndInOutage(ctx)
+	}
 	if err != nil {
 		return Answer{}, n.wrap("grab", err)
 	}

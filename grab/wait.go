@@ -28,7 +28,7 @@ func (p *Reservations) Wait(ctx context.Context, r Request, bound time.Duration,
 	// This clock may stand still during suspension: the engine reports a claim that ended then.
 	clock := func() time.Duration { return time.Since(start) }
 	n, t := r.Name(), &attempt{}
-	a, err := p.attempt(ctx, r, t)
+	a, err := p.attempt(ctx, r, bound, t)
 	if err != nil && ctx.Err() != nil {
 		_ = p.withdraw(ctx, n, t) // if that fails, the claim ends with its TTL
 	}

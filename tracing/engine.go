@@ -40,6 +40,9 @@ type traced struct {
 	open map[lockkeeper.Ref]trace.Span // of claims in flight or waiting
 }
 
+// Outage implements lockkeeper.OutageReporter.
+func (t *traced) Outage() error { return lockkeeper.OutageOf(t.Engine) }
+
 // Claim implements lockkeeper.Engine.
 func (t *traced) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {

@@ -112,6 +112,9 @@ func noteAttachments(e lockkeeper.Engine) *attachments {
 	return &attachments{Engine: e, changed: make(chan struct{}, 1)}
 }
 
+// Outage implements lockkeeper.OutageReporter.
+func (a *attachments) Outage() error { return lockkeeper.OutageOf(a.Engine) }
+
 // Attach implements lockkeeper.Engine.
 func (a *attachments) Attach(
 	ctx context.Context, s lockkeeper.Session, notify func([]lockkeeper.Status),

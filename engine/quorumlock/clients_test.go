@@ -1,6 +1,7 @@
 package quorumlock
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -61,12 +62,15 @@ func TestClientKeepsItsHoldWhenNodesAreLost(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The last node alone states that it is suspended.
+	// The last node alone states that it is suspended, and later an outage.
 	all[1].stop()
 	last := all[2].engine
 	for {
 		nodes, changed := last.Nodes()
-		if nodes.Suspended != "" {
+		if nodes.Outage {
+			if at := all[0].config.ClientAddress; !strings.Contains(nodes.Suspended, at) {
+				t.Errorf("it does not name %s, which is missing: %s", at, nodes.Suspended)
+			}
 			break
 		}
 		select {

@@ -1,8 +1,12 @@
 package quorumlock
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
@@ -25,7 +29,7 @@ func (s *stated) change(change func(*lockkeeper.ClusterNodes)) {
 	next := s.nodes
 	change(&next)
 	same := next.ID == s.nodes.ID && next.Self == s.nodes.Self && next.Suspended == s.nodes.Suspended &&
-		slices.Equal(next.Addresses, s.nodes.Addresses)
+		next.Outage == s.nodes.Outage && slices.Equal(next.Addresses, s.nodes.Addresses)
 	if s.nodes = next; !same {
 		close(s.changed)
 		s.changed = make(chan struct{})
@@ -59,24 +63,71 @@ func (h *host) stateMembers(members []join.Node) {
 	})
 }
 
+// outageTime is the time without a leader after which a node states an outage. Elections take less.
+const outageTime = 3 * time.Second
+
+// correctSuspension is how often a suspended node corrects what it states of the nodes that it reaches.
+const correctSuspension = time.Second
+
 // followSuspension states whether the node is suspended, until Close.
 func (h *host) followSuspension(e *Engine) {
-	said := ""
+	again := time.NewTicker(correctSuspension)
+	defer again.Stop()
 	for {
-		now := ""
-		_, err := e.node.Await(h.life, func(s replica.Status) bool {
-			now = ""
-			if _, suspended := e.node.Suspended(); s.Failed != nil {
-				now = s.Failed.Error()
-			} else if suspended {
-				now = replica.ErrNoLeader.Error()
-			}
-			return now != said
-		})
-		if err != nil {
+		news := e.node.News()
+		why, outage := h.suspension(e)
+		h.stated.change(func(n *lockkeeper.ClusterNodes) { n.Suspended, n.Outage = why, outage })
+		select {
+		case <-news:
+		case <-again.C:
+		case <-h.life.Done():
 			return
 		}
-		said = now
-		h.stated.change(func(n *lockkeeper.ClusterNodes) { n.Suspended = said })
 	}
+}
+
+// suspension returns why the node can perform no calls, "" if it can, and whether that is an outage.
+func (h *host) suspension(e *Engine) (why string, outage bool) {
+	s := e.node.Status()
+	since, suspended := e.node.Suspended()
+	switch {
+	case s.Failed != nil:
+		return s.Failed.Error(), true
+	case !suspended:
+		return "", false
+	}
+	return h.noLeader(e, &s), since >= outageTime
+}
+
+// noLeader says that no node leads, which voters this node does not reach, and what to do. It names nodes
+// by their addresses for clients, which every client knows.
+func (h *host) noLeader(e *Engine, s *replica.Status) string {
+	own, nodes := h.store.Identity(), h.known
+	if members, err := join.Nodes(e.Settings().Known()); err == nil && len(members) > 0 {
+		nodes = members
+	}
+	at := make(map[uint64]string)
+	for i := range nodes {
+		at[nodes[i].ID] = nodes[i].Clients
+	}
+	live, missing := 0, []string(nil)
+	for _, id := range s.Voters {
+		if id == own.ID || h.reaches(id) {
+			live++
+		} else if at[id] != "" {
+			missing = append(missing, at[id])
+		}
+	}
+	self := cmp.Or(at[own.ID], "this node")
+	if len(s.Voters) == 0 {
+		return fmt.Sprintf("no leader of the cluster has reached %s yet (\"lk cluster ls\" there says more)", self)
+	}
+	majority := len(s.Voters)/2 + 1
+	text := fmt.Sprintf("no node of the cluster leads now: %s reaches %d of %d voters, itself included, and %d are needed",
+		self, live, len(s.Voters), majority)
+	if len(missing) > 0 && live < majority {
+		text += fmt.Sprintf("; start the servers at %s, or mend the network between them",
+			strings.Join(missing, " and "))
+	}
+	return text + " (\"lk cluster ls\" there says more)"
 }

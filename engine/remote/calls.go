@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 
 // A call waits for one answer.
 type call struct {
-	done    chan struct{} // filled when it is answered; never closed, so that it can be used again
+	done    chan struct{}   // filled when it is answered; never closed, so that it can be used again
+	ctx     context.Context // of its caller; nil: it has none
 	session string
 	want    lockkeeper.Want // of a claim
 	due     time.Time       // sweep ends the call then; zero: its context does
@@ -45,7 +47,7 @@ func (e *Engine) newCall() *call {
 
 // free lets another caller use the call, whose answer has come.
 func (cl *call) free() {
-	cl.answer, cl.want, cl.session, cl.due = answer{}, lockkeeper.Want{}, "", time.Time{}
+	cl.answer, cl.want, cl.session, cl.due, cl.ctx = answer{}, lockkeeper.Want{}, "", time.Time{}, nil
 	cl.relies, cl.graceful = [2]*endWatch{}, nil
 	cl.home.Put(cl)
 }

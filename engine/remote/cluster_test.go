@@ -27,6 +27,7 @@ type clusterNode struct {
 	lockkeeper.Engine
 	server *server.Server
 	proxy  *badnet.Proxy
+	waits  atomic.Int64 // how often a call began to wait because the node is suspended
 
 	mu      sync.Mutex
 	stated  lockkeeper.ClusterNodes
@@ -68,6 +69,7 @@ func (n *clusterNode) available(ctx context.Context) error {
 		if s.Suspended == "" {
 			return nil
 		}
+		n.waits.Add(1)
 		select {
 		case <-changed:
 		case <-ctx.Done():

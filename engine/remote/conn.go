@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
@@ -35,7 +36,7 @@ type conn struct {
 	nodes      lockkeeper.ClusterNodes // as the welcome stated them
 	over       chan struct{}           // closed when the last frame is processed
 	draining   atomic.Pointer[string]
-	suspended  atomic.Pointer[string] // why the server can perform no calls at present; nil if it can
+	suspension atomic.Pointer[suspension] // nil if the server can perform calls
 
 	lead lead // the goroutine that reads
 
@@ -91,12 +92,15 @@ func (m *request) put(out *wire.Outbox) bool {
 // returns, which has no error.
 func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 	m.Traceparent = e.traceparent(ctx)
-	c, err := e.connection(ctx)
+	c, waited, err := e.connected(ctx)
+	if err == nil && waited && roundtrip.EndsInOutage(ctx) {
+		err = c.outage()
+	}
 	if err != nil {
 		return nil, err
 	}
 	cl := e.newCall()
-	cl.session = m.Key.Session
+	cl.ctx, cl.session = ctx, m.Key.Session
 	switch m.Method {
 	case wire.MethodAttach:
 		cl.session = m.session.ID
@@ -124,18 +128,6 @@ func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 	}
 	cl.free()
 	return nil, err
-}
-
-// unanswered returns the error of a call whose caller gave up. It says why the server did not answer, if
-// the server has stated that.
-func (c *conn) unanswered(cause error) error {
-	why := c.suspended.Load()
-	if why == nil {
-		return unavailable(cause)
-	}
-	return &lockkeeper.Error{
-		Err: lockkeeper.ErrUnavailable, Reason: lockkeeper.QuorumLost, Cause: fmt.Errorf("%s: %w", *why, cause),
-	}
 }
 
 // wait waits until a call is answered. It returns false if one of the contexts ends first.

@@ -27,14 +27,20 @@ type attempt struct {
 // connection returns the open connection, or a new one. Concurrent callers share an attempt, which
 // goes on when one of them gives up.
 func (e *Engine) connection(ctx context.Context) (*conn, error) {
+	c, _, err := e.connected(ctx)
+	return c, err
+}
+
+// connected is connection. It also reports whether the caller had to wait for the connection.
+func (e *Engine) connected(ctx context.Context) (c *conn, waited bool, err error) {
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()
-		return nil, unavailable(errClosed)
+		return nil, false, unavailable(errClosed)
 	}
 	if c := e.conn; c != nil {
 		e.mu.Unlock()
-		return c, nil
+		return c, false, nil
 	}
 	a := e.attempt
 	if a == nil {
@@ -45,9 +51,9 @@ func (e *Engine) connection(ctx context.Context) (*conn, error) {
 	e.mu.Unlock()
 	select {
 	case <-a.done:
-		return a.conn, a.err
+		return a.conn, true, a.err
 	case <-ctx.Done():
-		return nil, unavailable(fmt.Errorf("connecting to %s: %w", e.where(), ctx.Err()))
+		return nil, true, unavailable(fmt.Errorf("connecting to %s: %w", e.where(), ctx.Err()))
 	}
 }
 
@@ -126,9 +132,9 @@ func (e *Engine) race(order []string, pause time.Duration) (*conn, error) {
 			switch {
 			case r.err != nil:
 				errs = append(errs, r.err)
-			case r.conn.suspended.Load() != nil && spare == nil:
+			case r.conn.suspension.Load() != nil && spare == nil:
 				spare = r.conn
-			case r.conn.suspended.Load() != nil:
+			case r.conn.suspension.Load() != nil:
 				r.conn.net.Close()
 			default:
 				go hangUp(results, open, spare)
@@ -176,10 +182,7 @@ func (e *Engine) unreached(errs []error) error {
 	return unavailable(errors.Join(errs...))
 }
 
-var (
-	errDrains    = errors.New("it drains, and there is another server")
-	errSuspended = errors.New("it can perform no calls at present, and there is another node")
-)
+var errDrains = errors.New("it drains, and there is another server")
 
 // leaves reports whether the client moves to another server because that of c drains, or can perform no
 // calls. The servers keep the same claims, so sessions live on.
@@ -198,26 +201,7 @@ func (e *Engine) stated(c *conn, stated *lockkeeper.ClusterNodes) error {
 	}
 	e.nodes.learn(stated)
 	e.mu.Unlock()
-	c.suspend(stated.Suspended)
-	return c.leaveSuspended()
-}
-
-// suspend records why the server can perform no calls; "" if it can.
-func (c *conn) suspend(why string) {
-	if why == "" {
-		c.suspended.Store(nil)
-		return
-	}
-	c.suspended.Store(&why)
-}
-
-// leaveSuspended returns errSuspended if the client moves to another server because that of c can
-// perform no calls.
-func (c *conn) leaveSuspended() error {
-	if c.suspended.Load() != nil && c.engine.leaves(c) {
-		return errSuspended
-	}
-	return nil
+	return c.suspended(stated)
 }
 
 // dial opens a connection to one server, up to its welcome.
@@ -332,7 +316,7 @@ func (e *Engine) hello(nc net.Conn, address, token string) (*conn, error) {
 	}
 	c := newConn(e, nc, in, f.GetWelcome().GetGuarantees().Read())
 	c.address, c.nodes = address, stated
-	c.suspend(stated.Suspended)
+	c.suspend(&stated)
 	return c, nc.SetDeadline(time.Time{})
 }
 

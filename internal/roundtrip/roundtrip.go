@@ -25,6 +25,7 @@ type Context struct {
 	caller, life context.Context
 	due          time.Time
 	grace        *Grace // may be nil
+	hasty        bool   // see EndInOutage
 
 	mu      sync.Mutex
 	watched context.Context // nil until Done is called
@@ -82,6 +83,21 @@ func (c *Context) Outlive() (until time.Time, ok bool) {
 	return until, true
 }
 
+// outageKey marks contexts whose calls end in an outage.
+type outageKey struct{}
+
+// EndInOutage returns a context for calls whose caller has no time for an outage: an engine that knows
+// that its outage will last ends them.
+func EndInOutage(ctx context.Context) context.Context {
+	return context.WithValue(ctx, outageKey{}, true)
+}
+
+// EndInOutage makes c such a context. It is called before c is used.
+func (c *Context) EndInOutage() { c.hasty = true }
+
+// EndsInOutage reports whether ctx is such a context.
+func EndsInOutage(ctx context.Context) bool { return ctx.Value(outageKey{}) == true }
+
 // Deadline implements context.Context. It does not know of a grace.
 func (c *Context) Deadline() (time.Time, bool) { return c.due, true }
 
@@ -133,6 +149,9 @@ func (c *Context) Err() error {
 
 // Value implements context.Context.
 func (c *Context) Value(key any) any {
+	if c.hasty && key == (outageKey{}) {
+		return true
+	}
 	c.mu.Lock()
 	watched := c.watched
 	c.mu.Unlock()

@@ -19,7 +19,7 @@ var house = []room{
 	{"internal/keeper", ". table internal/watching internal/attached", "golang.org/x/sys"},
 	{"history", ".", "github.com/anishathalye/porcupine"},
 	{"enginetest", ". history internal/testmode", ""},
-	{"grab", ". internal/solo", ""},
+	{"grab", ". internal/roundtrip internal/solo", ""},
 	{"internal/solo", ".", ""}, // a session with one claim, used by many processes
 	{"internal/duration", "", ""},
 	{"internal/supervise", ". internal/duration", "golang.org/x/sys golang.org/x/term"},

@@ -25,7 +25,7 @@ func NewCluster(n *lockkeeper.ClusterNodes) *Cluster {
 	if n.ID == "" || len(n.ID) > MaxName {
 		return nil
 	}
-	m := &Cluster{Id: n.ID, Suspended: cutText(n.Suspended, maxSuspended)}
+	m := &Cluster{Id: n.ID, Suspended: cutText(n.Suspended, maxSuspended), Outage: n.Outage}
 	for _, address := range n.Addresses {
 		if checkAddress(address) == nil && len(m.Addresses) < MaxNodes && !slices.Contains(m.Addresses, address) {
 			m.Addresses = append(m.Addresses, address)
@@ -80,7 +80,13 @@ func (m *Cluster) Read() (n lockkeeper.ClusterNodes, err error) {
 	if err != nil {
 		return n, fmt.Errorf("%w: %w", ErrFrame, err)
 	}
-	return lockkeeper.ClusterNodes{ID: m.Id, Addresses: m.Addresses, Self: m.Self, Suspended: m.Suspended}, nil
+	return lockkeeper.ClusterNodes{
+		ID:        m.Id,
+		Addresses: m.Addresses,
+		Self:      m.Self,
+		Suspended: m.Suspended,
+		Outage:    m.Outage,
+	}, nil
 }
 
 // checkAddress returns an error if a client could not dial the address.

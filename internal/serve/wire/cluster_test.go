@@ -16,6 +16,7 @@ func TestClusterIsSentWithinItsBounds(t *testing.T) {
 		Addresses: []string{"10.0.0.5:7420", "[::1]:7420", "locks.example.org:1"},
 		Self:      "[::1]:7420",
 		Suspended: "no leader",
+		Outage:    true,
 	}
 	message, err := NewCluster(&stated).MarshalVT()
 	if err != nil {

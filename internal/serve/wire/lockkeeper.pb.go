@@ -808,6 +808,7 @@ type Cluster struct {
 	Addresses     []string               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"` // of all nodes, for clients: "HOST:PORT"
 	Self          string                 `protobuf:"bytes,3,opt,name=self,proto3" json:"self,omitempty"`           // the one of them that is this server's; "" if none is
 	Suspended     string                 `protobuf:"bytes,4,opt,name=suspended,proto3" json:"suspended,omitempty"` // why this server can perform no calls at present; "" if it can
+	Outage        bool                   `protobuf:"varint,5,opt,name=outage,proto3" json:"outage,omitempty"`      // suspended for longer than an election takes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -868,6 +869,13 @@ func (x *Cluster) GetSuspended() string {
 		return x.Suspended
 	}
 	return ""
+}
+
+func (x *Cluster) GetOutage() bool {
+	if x != nil {
+		return x.Outage
+	}
+	return false
 }
 
 // Guarantees are those of the server's engine.
@@ -3002,12 +3010,13 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\n" +
 	"guarantees\x18\x03 \x01(\v2\x1e.lockkeeper.wire.v1.GuaranteesR\n" +
 	"guarantees\x125\n" +
-	"\acluster\x18\x04 \x01(\v2\x1b.lockkeeper.wire.v1.ClusterR\acluster\"i\n" +
+	"\acluster\x18\x04 \x01(\v2\x1b.lockkeeper.wire.v1.ClusterR\acluster\"\x81\x01\n" +
 	"\aCluster\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x12\n" +
 	"\x04self\x18\x03 \x01(\tR\x04self\x12\x1c\n" +
-	"\tsuspended\x18\x04 \x01(\tR\tsuspended\"\xf3\x02\n" +
+	"\tsuspended\x18\x04 \x01(\tR\tsuspended\x12\x16\n" +
+	"\x06outage\x18\x05 \x01(\bR\x06outage\"\xf3\x02\n" +
 	"\n" +
 	"Guarantees\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"sync"
 	"time"
@@ -153,6 +152,12 @@ func (n *Node) beginTogether(calls []*waiter) {
 	n.carryOut(now)
 }
 
+// suspendedCall is the end of a call of a suspended node. Its text is why the node is suspended.
+type suspendedCall struct{ why, end error }
+
+func (e *suspendedCall) Error() string   { return e.why.Error() }
+func (e *suspendedCall) Unwrap() []error { return []error{e.why, e.end} }
+
 // giveUp ends a call or a read whose caller waits no longer. If the answer has come meanwhile, it
 // counts.
 func (n *Node) giveUp(ctx context.Context, w *waiter) replica.Answer {
@@ -171,7 +176,7 @@ func (n *Node) giveUp(ctx context.Context, w *waiter) replica.Answer {
 	}
 	err := context.Cause(ctx)
 	if n.suspended {
-		err = fmt.Errorf("%w: %w", err, n.whySuspended())
+		err = &suspendedCall{n.whySuspended(), err}
 	}
 	return refusal(err)
 }

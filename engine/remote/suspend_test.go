@@ -1,0 +1,56 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
+)
+
+// When a node states an outage, the calls end whose callers have no time for it, and no others: these
+// wait for the end of the outage.
+func TestHastyCallsEndInAnOutage(t *testing.T) {
+	e := memlock.New()
+	t.Cleanup(func() { e.Close() })
+	node := startCluster(t, e, "k3v9", 1, 0)[0]
+	client := dial(t, "lk://"+node.at())
+	node.suspend("no leader")
+	hasty, patient := make(chan error, 1), make(chan error, 1)
+	attach := func(ctx context.Context, id string, to chan error) {
+		s := lockkeeper.Session{ID: id, TTL: lockkeeper.DefaultTTL}
+		_, err := client.Attach(ctx, s, func([]lockkeeper.Status) {})
+		to <- err
+	}
+	go attach(roundtrip.EndInOutage(t.Context()), "ann", hasty)
+	for node.waits.Load() == 0 {
+		<-time.After(time.Millisecond)
+	}
+	go attach(t.Context(), "bob", patient)
+	if err := lockkeeper.OutageOf(client); err != nil {
+		t.Errorf("an election is no outage: %v", err)
+	}
+	s, _ := node.Nodes()
+	s.Suspended, s.Outage = "no leader for long", true
+	node.state(s)
+	err := <-hasty
+	if !errors.Is(err, lockkeeper.ErrUnavailable) || !errors.Is(err, lockkeeper.QuorumLost) {
+		t.Errorf("%v", err)
+	}
+	if err := lockkeeper.OutageOf(client); err == nil ||
+		err.Error() != "engine unavailable (quorum lost): no leader for long" {
+		t.Errorf("the outage is %v", err)
+	}
+	select {
+	case err := <-patient:
+		t.Errorf("a call that has time ended: %v", err)
+	default:
+	}
+	node.suspend("")
+	if err := <-patient; err != nil {
+		t.Error(err)
+	}
+}
