@@ -145,8 +145,9 @@ func (m *Model) columns(r *row, all []lockkeeper.Status) []string {
 // long the paths and the names are.
 const (
 	leastPath  = 12
-	leastState = 11
-	leastWho   = 10
+	leastState = 16
+	leastWho   = 9
+	leastMode  = 6
 	leastWhy   = 20
 )
 
@@ -159,7 +160,7 @@ func fitColumns(room int, table [][]string) []int {
 			widths[i] = max(widths[i], cells.Width(text))
 		}
 	}
-	least := []int{leastPath, leastState, leastWho, widths[3], widths[4], leastWhy}
+	least := []int{leastPath, leastState, leastWho, widths[3], leastMode, leastWhy}
 	for i := range least {
 		least[i] = min(least[i], widths[i])
 	}

@@ -24,4 +24,9 @@ func TestWordsOfWaits(t *testing.T) {
 			t.Errorf("%s: %q, want %q", status, got, want)
 		}
 	}
+	until := c.eval(`import("/page/words.js").then(({ blockerText }) =>
+		/^frozen by ops until \d\d:\d\d:\d\d/.test(blockerText({ why: "frozen", as: "ops", endsAt: Date.now() / 1000 })))`)
+	if until != true {
+		t.Error("the page does not say until when a path is frozen")
+	}
 }
