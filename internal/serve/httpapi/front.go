@@ -10,15 +10,16 @@ import (
 var frontRoutes = []route{{pattern: "GET /", handle: (*call).front}}
 
 // front is GET /: the page for browsers, and GET /v1/server for programs. The page has no content of
-// its own: it shows what the server answers to its requests.
+// its own: it shows what the server answers to its requests. A query in its address, which chat programs and
+// others add to links, means nothing to it.
 func (c *call) front() error {
-	var m mistakes
-	c.query(&m)
-	if err := m.err(); err != nil {
-		return err
-	}
 	c.w.Header().Set("Vary", "Accept")
 	if acceptsJSON(c.r) {
+		var m mistakes
+		c.query(&m)
+		if err := m.err(); err != nil {
+			return err
+		}
 		var err error
 		if c.pass, err = c.api.admit(c); err != nil {
 			return err

@@ -65,3 +65,16 @@ func TestFrontPage(t *testing.T) {
 		}
 	}
 }
+
+// A link to the page may have a query, such as chat programs add. A program's mistake is named.
+func TestPageIgnoresQueries(t *testing.T) {
+	e := memlock.New()
+	defer e.Close()
+	v := villageBehind(t, access.New(e, nil, access.Options{}), Options{})
+	v.client.Transport = nil // the API's document has no such parameters
+	for accepts, code := range map[string]int{"text/html": http.StatusOK, "application/json": http.StatusBadRequest} {
+		if h := v.ask("GET", "/?utm_source=chat", "", "Accept", accepts); h.code != code {
+			t.Errorf("%s: %d, want %d: %s", accepts, h.code, code, h.text)
+		}
+	}
+}
