@@ -140,7 +140,7 @@ func TestPageInABrowser(t *testing.T) {
 	c.shows("Token")
 	c.types("lk_wrong")
 	c.presses("Enter")
-	c.shows("unknown here")
+	c.shows("You are not logged in: the token is unknown here, or no longer valid.")
 	w.login(c, "ops")
 	c.shows("early bird no longer has plotter") // before anybody looked
 	c.shows("1st in line · held by deploy")
@@ -294,7 +294,15 @@ func queueFolds(c *chromium, w *town) {
 	c.awaits(`document.activeElement.closest(".row").textContent.includes("visitor-59")`)
 	c.shows("59th in line")
 	c.awaits(`document.querySelectorAll(".row").length < 60`)
-	c.presses("Home")
+	const marked = `document.querySelector(".row[aria-selected=true]")?.textContent.includes("visitor-40")`
+	c.opens("http://" + w.at + "/?unknown=1#claim=ci:" + refs[40])
+	c.awaits(marked) // in a queue that is folded, before its claims are known
+	c.presses("Escape")
+	c.awaits("!" + marked)
+	c.presses("ArrowLeft", "ArrowLeft", "ArrowLeft")
+	c.eval("location.hash = " + quote("#claim=ci:"+refs[40]))
+	c.awaits(marked)
+	c.presses("Escape", "Home")
 	c.awaits(`document.activeElement.getAttribute("aria-rowindex") === "2"`)
 	for _, ref := range refs {
 		w.release(ref)
@@ -311,8 +319,15 @@ func keysWork(t *testing.T, c *chromium) {
 	c.presses("Enter")
 	c.shows("Facts")
 	c.awaits(`document.activeElement.textContent === "ci-18"`) // the heading of the panel
-	c.presses("Escape", "/", "Escape", "Escape")
+	c.presses("Escape", "/", "Escape")                         // one Escape ends the search, and leaves its field
 	c.awaits(`document.querySelectorAll(".row.claim").length > 5`)
+	c.awaits(`document.activeElement.closest(".row")`)
+	c.presses("/")
+	c.types("matches nothing")
+	c.shows("Nothing matches")
+	c.presses("Escape")
+	c.awaits(`document.activeElement.closest(".row")`)
+	c.awaits(`document.querySelector(".row.claim .owner").title !== ""`)
 	c.presses("3")
 	c.awaits(`document.querySelector(".chip[aria-pressed=true]").textContent === "Waiting"`)
 	c.awaits(`![...document.querySelectorAll(".row")].some((r) => r.textContent.includes("ci-17"))`)

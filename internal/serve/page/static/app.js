@@ -138,6 +138,7 @@ class Page {
       this.tree.partial = Boolean(this.scope) || !(this.session.may?.look ?? []).includes("*");
       this.cost = timed(() => {
         this.tree.draw();
+        this.markSought();
         this.say();
       });
       this.later ||= setTimeout(() => {
@@ -329,13 +330,19 @@ class Page {
     if (enter) this.detail.focus();
   }
 
-  keyOf(claim) {
-    return this.tree.rows.find((row) => claim && row.claim?.claim === claim)?.key ?? "";
+  /** Marks the row of a claim that was chosen before the page knew it. */
+  markSought() {
+    const st = this.store.ready && this.store.claims.get(this.sought);
+    if (!st) return;
+    this.sought = "";
+    this.tree.select(this.tree.reveal(st), false);
   }
 
   show(what, remember) {
     this.detail.what = what;
-    const key = what.key ?? (what.path ? "p:" + what.path : this.keyOf(what.claim));
+    const st = this.store.claims.get(what.claim);
+    const key = what.key ?? (what.path ? "p:" + what.path : st ? this.tree.reveal(st) : "");
+    this.sought = st ? "" : what.claim; // its row is still to come
     const chosen = Boolean(what.path || what.claim || what.cluster);
     this.main.classList.toggle("chosen", chosen);
     this.tree.select(key, !chosen);
@@ -385,9 +392,11 @@ class Page {
   key(event) {
     if (event.altKey || event.ctrlKey || event.metaKey || document.querySelector("dialog[open]")) return;
     if (event.key === "Escape") {
-      if (event.target === this.search && this.search.value) {
+      if (event.target === this.search) {
         this.search.value = "";
+        this.search.blur(); // also if there is no row that could have the focus
         this.filter();
+        this.tree.select(this.tree.chosen, true);
       } else if (this.main.classList.contains("chosen")) {
         const key = this.tree.chosen;
         this.show({}, true);

@@ -121,7 +121,7 @@ export function loginForm(done) {
       try {
         session = await server.login(token.value.trim());
       } catch (failed) {
-        fill(error, visible(failed.message));
+        fill(error, "You are not logged in: " + visible(failed.message) + ".");
         error.hidden = false;
         token.focus();
         token.select();

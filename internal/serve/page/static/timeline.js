@@ -35,8 +35,8 @@ function line(r, t, place) {
   if (r.waits !== undefined) lane.append(bar("waited", r.waits, r.held ?? end, place));
   if (r.held !== undefined) lane.append(bar(r.end === undefined ? "held" : "was", r.held, end, place));
   return el("tr", {},
-    el("th", { scope: "row" }, el("button", { type: "button", class: "link", "data-claim": r.claim }, el("bdi",
-      {}, ownerOf(r.last)))),
+    el("th", { scope: "row" }, el("button", { type: "button", class: "link", "data-claim": r.claim,
+      title: ownerOf(r.last) }, el("bdi", {}, ownerOf(r.last)))),
     el("td", { class: "axis" }, lane),
     el("td", {}, waited(r, end)),
     el("td", {}, r.held === undefined ? "" : (r.early ? "≥ " : "") + duration(end - r.held)));

@@ -161,6 +161,19 @@ export class Tree {
     this.go(i);
   }
 
+  /** Unfolds what hides a claim, and returns the key of its row; "" if a search or a filter leaves it out. */
+  reveal(st) {
+    const keyOf = () => this.rows.find((row) => row.claim?.claim === st.claim)?.key ?? "";
+    const key = keyOf();
+    if (key) return key;
+    const { path } = st.targets[0];
+    this.whole.add(path);
+    for (const at of [...this.closed]) if (path === at || path.startsWith(at + "/")) this.closed.delete(at);
+    this.store.forest.touch(path);
+    this.draw();
+    return keyOf();
+  }
+
   /** Moves the focus to a row. */
   go(to) {
     this.focusAt = Math.max(0, Math.min(to, this.rows.length - 1));
@@ -245,15 +258,15 @@ function update(part, row, { chosen, focus, at, height }) {
     const st = row.claim;
     const state = st.state === "held" ? (st.asked ? "asked" : "held") : "waiting";
     setAttribute(part.mark, "class", "mark " + state);
-    setText(part.owner, ownerOf(st));
-    setText(part.note, visible(st.note));
+    setLong(part.owner, ownerOf(st));
+    setLong(part.note, visible(st.note));
     setText(part.cells[1], modeOf(row.target));
     node.classList.toggle("waits", st.state === "waiting");
   } else {
     if (row.folds) setAttribute(node, "aria-expanded", row.open);
     else node.removeAttribute("aria-expanded");
     part.caret.classList.toggle("none", !row.folds);
-    setText(part.name, visible(row.name));
+    setLong(part.name, visible(row.name), row.path === "/" ? row.name : visible(row.path));
     const text = row.held + "/" + row.waiting + "/" + Boolean(row.frozen);
     if (part.said !== text) fill(part.badges, badges(row));
     part.said = text;
@@ -284,7 +297,13 @@ function times(part, row) {
   if (part.since !== since) part.cells[3].title = "since " + clock(since);
   part.since = since;
   setText(part.cells[4], leftText(st, t));
-  if (row.claim) setText(part.cells[2], stateText(st));
+  if (row.claim) setLong(part.cells[2], stateText(st));
+}
+
+/** Sets a text that its column may cut, and the tooltip that has it whole. */
+function setLong(node, text, whole = text) {
+  setText(node, text);
+  if (node.title !== whole) node.title = whole;
 }
 
 /** Returns what a claim does, and why. */
