@@ -29,8 +29,8 @@ func (a *app) newTop() *cobra.Command {
 change. URL names the engine, as --engine does.
 
 Keys: ? lists them, / filters, Enter shows the queue of a path, w says why it is not free,
-x revokes a claim, f freezes a path, t ends a freeze, q quits. What an operator does is
-confirmed first, with the reason.
+x revokes a claim, f freezes a path, p one that you type, t ends a freeze, q quits. What an
+operator does is confirmed first, with the reason.
 
 Over a server of a cluster it shows who leads and how many voters are reached, and alarms;
 n shows the nodes. The rules must let you look at everything.

@@ -4,6 +4,7 @@
 //
 //	browsing ──/──> filter      browsing ──w──> text     browsing ──?──> text
 //	browsing ──x──> reason ──Enter──> Revoke
+//	browsing ──p──> path ──Enter──> span
 //	browsing ──f──> span ──Enter──> reason ──Enter──> Freeze
 //	browsing ──t──> confirm ──Enter──> Thaw
 //
@@ -12,6 +13,7 @@
 package top
 
 import (
+	"errors"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -82,6 +84,7 @@ type mode int
 const (
 	browsing mode = iota
 	filtering
+	asksPath
 	asksSpan
 	asksReason
 	confirms
@@ -157,7 +160,7 @@ func (m *Model) press(key string) Action {
 			m.filter, m.rows = filter, nil
 			m.rebuild()
 		}
-	case confirms, asksSpan, asksReason:
+	case confirms, asksPath, asksSpan, asksReason:
 		return m.answer(key)
 	}
 	return Action{}
@@ -203,22 +206,29 @@ func (m *Model) browse(key string) Action {
 		m.nodes = true
 	case "x", "f", "t":
 		m.ask(key)
+	case "p":
+		m.askPath()
 	}
 	m.at = max(0, min(m.at, len(m.rows)-1))
 	return Action{}
 }
 
+const oldState = "this state is old: nothing can be done now"
+
 // ask begins an act on the selected row.
 func (m *Model) ask(key string) {
 	r, ok := m.selected()
 	if !ok {
+		if key == "f" {
+			m.askPath()
+		}
 		return
 	}
 	a := Action{Act: map[string]Act{"x": Revoke, "f": Freeze, "t": Thaw}[key], Path: r.path, text: r.place()}
 	next := map[Act]mode{Revoke: asksReason, Freeze: asksSpan, Thaw: confirms}[a.Act]
 	switch {
 	case m.reading.Err != nil:
-		m.note = "this state is old: nothing can be done now"
+		m.note = oldState
 		return
 	case a.Act == Revoke && (r.status == nil || r.status.State == lockkeeper.Freezing):
 		m.note = "no claim is selected: x revokes a claim, t ends a freeze"
@@ -238,6 +248,19 @@ func (m *Model) ask(key string) {
 	m.pending, m.mode, m.input = a, next, ""
 }
 
+// askPath begins the freeze of a path that is typed, which nobody has to use.
+func (m *Model) askPath() {
+	if m.reading.Err != nil {
+		m.note = oldState
+		return
+	}
+	if err := m.words.May(Freeze); err != nil {
+		m.note = err.Error()
+		return
+	}
+	m.pending, m.mode, m.input = Action{Act: Freeze}, asksPath, ""
+}
+
 // answer handles a key of a question.
 func (m *Model) answer(key string) Action {
 	if key == "esc" {
@@ -248,6 +271,15 @@ func (m *Model) answer(key string) Action {
 		return Action{}
 	}
 	switch text := strings.TrimSpace(m.input); m.mode {
+	case asksPath:
+		path, err := lockkeeper.ParsePath(text)
+		if err != nil {
+			m.note = "which path? such as db/a; " + reasonOf(err)
+			return Action{}
+		}
+		m.pending.Path, m.pending.text = path, cells.Clean(string(path))
+		m.mode, m.input, m.note = asksSpan, "", ""
+		return Action{}
 	case asksSpan:
 		d, err := duration.Parse(text)
 		if err != nil || d <= 0 {
@@ -265,6 +297,15 @@ func (m *Model) answer(key string) Action {
 	}
 	m.mode, m.note = browsing, "asking the engine ..."
 	return m.pending
+}
+
+// reasonOf says what is wrong with what was typed.
+func reasonOf(err error) string {
+	var e *lockkeeper.Error
+	if errors.As(err, &e) {
+		return e.Detail
+	}
+	return err.Error()
 }
 
 // edit changes the input by a key, and returns the key.
@@ -345,6 +386,7 @@ n       the nodes of the cluster, if the server belongs to one
 x       revoke a claim: its holder is asked to release,
         and loses it after its TTL (lk revoke --force: at once)
 f       freeze a path: nothing is granted there
+p       freeze another path: type it; nobody has to use it
 t       end the freeze of a path
 Esc     back to the whole tree
 q       quit

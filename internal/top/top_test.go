@@ -159,6 +159,15 @@ func TestActsAreConfirmed(t *testing.T) {
 	if act.Act != Freeze || act.Path != "db/a" || act.For != 30*time.Minute || act.Note != "disks" {
 		t.Errorf("freeze: %+v", act)
 	}
+	m, act = after(New(words()), reads(), "f..", Key("enter"))
+	if wants(t, m, "freeze which path? .._", "such as db/a"); act.Act != None {
+		t.Errorf("without a path: %+v", act)
+	}
+	m, _ = after(New(words()), some, "p")
+	_, act = after(m, "new/place", Key("enter"), "1h", Key("enter"), "move", Key("enter"))
+	if act.Act != Freeze || act.Path != "new/place" || act.For != time.Hour || act.Note != "move" {
+		t.Errorf("freeze of a path that nobody uses: %+v", act)
+	}
 	m, act = after(New(words()), some, "t")
 	if wants(t, m, "no freeze is selected"); act.Act != None {
 		t.Errorf("thaw of a hold: %+v", act)
@@ -186,7 +195,7 @@ func TestActsAreRefused(t *testing.T) {
 	old.Err = errors.New("connection refused")
 	m, _ = after(New(words()), some, old)
 	wants(t, m, "OLD: as of 12:00:00, 2s ago: connection refused", "ann  <1s", "!ann  2s")
-	m, act := after(m, "xwhy", Key("enter"))
+	m, act := after(m, "xpwhy", Key("enter"))
 	if wants(t, m, "!revoke ann"); act.Act != None {
 		t.Errorf("on an old state: %+v", act)
 	}

@@ -198,6 +198,8 @@ func (m *Model) foot() string {
 	switch m.mode {
 	case filtering:
 		return m.question("/", "", "", input, "  Enter keeps it, Esc ends it")
+	case asksPath:
+		return m.question("freeze which path? ", "", "", input, note)
 	case asksSpan:
 		return m.question("freeze ", m.pending.text, " for: ", input, note)
 	case asksReason:
@@ -227,11 +229,12 @@ const (
 )
 
 // question puts an object and what was typed between the fixed parts of a question. Where room is short, the note
-// is left out, and the object is shortened before the answer.
+// gives way first, and the object before the answer.
 func (m *Model) question(before, object, after, input, note string) string {
 	room := m.size.Cols - cells.Width(before+after+note)
-	if room < min(leastObject, cells.Width(object))+min(leastAnswer, cells.Width(input)) {
-		room, note = room+cells.Width(note), ""
+	if need := min(leastObject, cells.Width(object)) + min(leastAnswer, cells.Width(input)); room < need {
+		note = cells.Cut(note, room+cells.Width(note)-need)
+		room = need
 	}
 	object = cells.Middle(object, max(leastObject, room-cells.Width(input)))
 	if rest := room - cells.Width(object); cells.Width(input) > rest {
