@@ -121,7 +121,8 @@ class Page {
   may(verb, paths) {
     const needs = verb === "freeze" ? "freeze" : "revoke";
     const reach = this.session.may?.[verb] ?? [];
-    return (this.session.features ?? []).some((f) => f.includes(needs)) && paths.every((path) =>
+    if (!paths && !reach.length) return false;
+    return (this.session.features ?? []).some((f) => f.includes(needs)) && (paths ?? []).every((path) =>
       reach.some((at) => at === "*" || path === at || path.startsWith(at + "/")));
   }
 
@@ -422,6 +423,7 @@ class Page {
       case "c": if (this.cluster.status) this.show({ cluster: true }, true); break;
       case "F": if (this.may("freeze", ["/"])) this.actions[this.store.freezes.has("/") ? "thaw"
         : "freeze"]("/"); break;
+      case "p": if (this.may("freeze")) this.actions.freeze(); break;
       case "1": case "2": case "3": case "4": this.only(filters[event.key - 1][0]); break;
       case "r": case "f": case "t": this.act({ path: path ?? st?.targets[0].path, claim: st }, event.key); break;
       case "j": case "k": case "ArrowDown": case "ArrowUp":

@@ -16,7 +16,8 @@ const timeOf = (e) => (e.late ? "before " : "") + clock(e.at);
 export class Detail {
   /**
    * show({ path } | { claim } | { cluster } | {}) is called to go elsewhere, actions has revoke, freeze and thaw, and
-   * may(verb, paths) says whether this identity may do that.
+   * may(verb, paths) says whether this identity may do that;
+   * without paths, whether it may anywhere.
    */
   constructor(store, cluster, { show, actions, may }) {
     Object.assign(this, { store, cluster, show, actions, may });
@@ -48,6 +49,7 @@ export class Detail {
     else if (data.path) this.show({ path: data.path });
     else if (data.act === "back") this.show({});
     else if (data.act === "revoke" && this.store.claims.has(claim)) this.actions.revoke(this.store.claims.get(claim));
+    else if (data.act === "freeze-typed") this.actions.freeze();
     else if (data.act === "freeze" || data.act === "thaw") this.actions[data.act](path);
   }
 
@@ -87,7 +89,9 @@ export class Detail {
     const figure = (n, text, kind) => el("div", { class: "figure" },
       el("dt", {}, el("span", { class: "mark " + kind }), text), el("dd", {}, n.toLocaleString()));
     return [
-      el("header", {}, el("div", {}, el("p", { class: "kind" }, "Overview"), el("h2", { tabindex: -1 }, "Now"))),
+      el("header", {}, el("div", {}, el("p", { class: "kind" }, "Overview"), el("h2", { tabindex: -1 }, "Now")),
+        el("div", { class: "buttons" }, this.may("freeze") && el("button", { type: "button", "data-act": "freeze-typed",
+          "aria-keyshortcuts": "p" }, "Freeze a path"))),
       el("dl", { class: "figures" }, figure(counts.held, "held", "held"), figure(counts.waiting, "waiting", "waiting"),
         figure(this.store.freezes.size, "frozen", "frozen")),
       this.cluster.status && el("section", {}, el("h3", {}, "Cluster"), this.cluster.draw()),

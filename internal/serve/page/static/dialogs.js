@@ -67,14 +67,20 @@ export function revoke(st, done) {
 const spans = [["300", "5 minutes"], ["1800", "30 minutes"], ["7200", "2 hours"], ["86400", "1 day"], ["604800",
   "7 days"]];
 
-/** Freezes a path. */
+/** Freezes a path; without one it asks for the path, which nobody has to use yet. */
 export function freeze(path, done) {
   const options = spans.map(([value, text]) => el("option", { value, selected: value === "1800" }, text));
+  const typed = !path && el("label", {}, "Path", el("input", { name: "path", required: true, autocomplete: "off",
+    spellcheck: "false", placeholder: "db/a", autofocus: true }));
   confirm({
-    title: "Freeze " + nameOf(path) + "?",
+    title: path ? "Freeze " + nameOf(path) + "?" : "Freeze a path",
     text: "Nothing new is granted there or below. Holders keep what they have, and waiters keep their positions.",
-    fields: el("label", {}, "For", el("select", { name: "for" }, options)), button: "Freeze", done,
-    act: (note, form) => server.freeze(path, Number(form.get("for")), note),
+    fields: [typed, el("label", {}, "For", el("select", { name: "for" }, options))], button: "Freeze", done,
+    act: (note, form) => {
+      const at = path ?? form.get("path").trim();
+      if (!path && !at.replaceAll("/", "")) throw new Error("This is no path. The key F freezes everything.");
+      return server.freeze(at, Number(form.get("for")), note);
+    },
   });
 }
 
@@ -93,7 +99,8 @@ const nameOf = (path) => (path === "/" ? "everything" : visible(path));
 const keys = [
   ["/", "search"], ["1 2 3 4", "show all, held, waiting, frozen"], ["↑ ↓ or k j", "previous, next row"],
   ["← → or h l", "fold, unfold"], ["Enter", "open details"], ["Esc", "back to the tree"],
-  ["r", "revoke the claim"], ["f", "freeze the path"], ["t", "thaw the path"], ["F", "freeze everything"],
+  ["r", "revoke the claim"], ["f", "freeze the path"], ["t", "thaw the path"], ["p", "freeze a path that you type"],
+  ["F", "freeze everything"],
   ["c", "nodes of the cluster"], ["d", "dark or light"], ["?", "this help"],
 ];
 
