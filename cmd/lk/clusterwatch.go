@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -14,6 +16,9 @@ import (
 // An election is no outage: until the node lacks a quorum for long enough to say so, it is not checked.
 func (s *service) followCluster() {
 	leader := ""
+	again := time.NewTicker(alarmEvery)
+	defer again.Stop()
+	var alarms alarmLog
 	for {
 		_, nodes := s.node.Nodes()
 		status := s.node.Changed()
@@ -32,10 +37,69 @@ func (s *service) followCluster() {
 		select {
 		case <-nodes:
 		case <-status:
+		case <-again.C:
+			alarms.follow(s.log, s.node.Cluster().Alarms)
 		case <-s.life.Done():
 			return
 		}
 	}
+}
+
+// alarmEvery is how often the alarms are read. An alarm that is there twice is logged: a node that restarts
+// is missing for less.
+const alarmEvery = 5 * time.Second
+
+// An alarmLog logs each alarm once when it has come, and once when it has gone.
+type alarmLog struct{ seen, logged map[string]bool } // by alarmKey
+
+// follow takes the present alarms.
+func (l *alarmLog) follow(log *slog.Logger, alarms []string) {
+	seen, logged := make(map[string]bool), make(map[string]bool)
+	for _, text := range alarms {
+		key := alarmKey(text)
+		seen[key] = true
+		if logged[key] = l.logged[key] || l.seen[key]; logged[key] && !l.logged[key] {
+			log.Warn("alarm", "alarm", text, "remedy", alarmRemedy(text))
+		}
+	}
+	for key, was := range l.logged {
+		if was && !seen[key] {
+			log.Info("alarm is over", "alarm", key)
+		}
+	}
+	l.seen, l.logged = seen, logged
+}
+
+// alarmKey is what stays the same in the text of an alarm that goes on.
+func alarmKey(text string) string {
+	for _, varies := range []string{notReached, " ends in "} {
+		if at := strings.Index(text, varies); at >= 0 {
+			text = text[:at+len(varies)]
+		}
+	}
+	return strings.TrimSpace(text)
+}
+
+// notReached is in the alarm of a node that is not reached, before the time.
+const notReached = " has not been reached for "
+
+// alarmRemedy says what to do, as far as the alarm itself does not.
+func alarmRemedy(text string) string {
+	if strings.Contains(text, notReached) {
+		return "start it, or mend the network to it; if its disk is lost: lk cluster remove"
+	}
+	return "lk cluster ls on this machine shows the state and all alarms"
+}
+
+// joinGrace is how long a node may take to find its cluster, and to get its locks.
+const joinGrace = 5 * time.Second
+
+// startGrace returns how long this server may take until it is ready.
+func (s *service) startGrace() time.Duration {
+	if s.node == nil {
+		return 0
+	}
+	return joinGrace
 }
 
 // clusterConcern returns the check of the cluster, for /readyz; nil without a node.

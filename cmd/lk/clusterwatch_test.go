@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -18,5 +19,30 @@ func TestRemedyOfANodeThatIsNotReady(t *testing.T) {
 		if f.Grade != lockkeeper.Broken || !strings.HasSuffix(f.Remedy, remedy) {
 			t.Errorf("%s: %+v", state, f)
 		}
+	}
+}
+
+// An alarm that stays is logged once, with what to do, and its end once. One that is gone soon is not logged.
+func TestAlarmsAreLoggedOnce(t *testing.T) {
+	var out strings.Builder
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	var l alarmLog
+	missing := func(since string) string {
+		return `node "two", a voter, has not been reached for ` + since + ": refused"
+	}
+	const other = `node "three", a voter, has not been reached for 1s: refused`
+	l.follow(log, []string{missing("1s"), other})
+	if out.Len() > 0 {
+		t.Errorf("logged at once: %s", &out)
+	}
+	for _, since := range []string{"6s", "11s", "16s"} {
+		l.follow(log, []string{missing(since)})
+	}
+	l.follow(log, nil)
+	l.follow(log, nil)
+	said := out.String()
+	if strings.Count(said, "msg=alarm ") != 1 || strings.Count(said, `msg="alarm is over"`) != 1 ||
+		strings.Contains(said, "three") || !strings.Contains(said, "start it") {
+		t.Errorf("logged:\n%s", said)
 	}
 }

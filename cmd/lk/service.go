@@ -31,6 +31,9 @@ import (
 // drainTime bounds how long a stopping server goes on to answer calls that it has received.
 const drainTime = 10 * time.Second
 
+// stopsSilently is the time after which a stopping server says what it waits for.
+const stopsSilently = time.Second
+
 // A service is all that lk serve runs around one engine: its listeners, access control, audit log,
 // metrics, health and traces.
 type service struct {
@@ -143,6 +146,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy, l net.Listene
 		Audit:    s.audit,
 		Expires:  s.expires,
 		Cluster:  s.clusterConcern(),
+		Grace:    s.startGrace(),
 		Logger:   s.log,
 	})
 	s.metrics = observe.NewMetrics(observe.Sources{
@@ -297,17 +301,33 @@ func (s *service) awaitEnd(signals <-chan os.Signal, failed <-chan error) error 
 	s.wire.Drain(reason)
 	ended := make(chan error, 1)
 	go func() { ended <- s.shutdown(ctx) }()
-	select {
-	case sig := <-signals:
-		s.log.Warn("ended at once", "signal", sig.String())
-		return &exit{code: exitSignal + supervise.SignalNumber(sig)}
-	case err := <-ended:
-		if errors.Is(err, context.DeadlineExceeded) {
-			s.log.Warn("connections were cut off: not all was answered in time", "time", drainTime)
+	slow := time.NewTimer(stopsSilently)
+	defer slow.Stop()
+	for {
+		select {
+		case sig := <-signals:
+			s.log.Warn("ended at once", "signal", sig.String())
+			return &exit{code: exitSignal + supervise.SignalNumber(sig)}
+		case <-slow.C:
+			s.log.Info("waits until the calls of clients are answered; another signal ends it at once",
+				"connections", s.wire.Connections(), "at_most", drainTime.String(), "state", s.state())
+			continue
+		case err := <-ended:
+			if errors.Is(err, context.DeadlineExceeded) {
+				s.log.Warn("connections were cut off: not all was answered in time", "time", drainTime)
+			}
 		}
+		s.log.Info("stopped")
+		return why
 	}
-	s.log.Info("stopped")
-	return why
+}
+
+// state says whether calls can be answered.
+func (s *service) state() string {
+	if s.node != nil {
+		return string(s.node.Cluster().State)
+	}
+	return "serves " + s.options.engine
 }
 
 // shutdown stops both servers at the same time. Each answers the calls that it has received.

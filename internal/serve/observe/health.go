@@ -29,6 +29,9 @@ type Concerns struct {
 	Expires func() time.Time
 	// Cluster returns the state of the cluster of which the server is a node.
 	Cluster func() lockkeeper.Finding
+	// Grace is how long after its start a server that was never ready is expected to become so: until then
+	// that is a warning in the log, and no error.
+	Grace time.Duration
 	// Logger gets a line when the result of a check changes; nil logs nothing. The start of a drain
 	// is logged by its caller.
 	Logger *slog.Logger
@@ -48,11 +51,21 @@ type Health struct {
 
 	loggedMu sync.Mutex
 	logged   map[string]lockkeeper.Grade // last logged, by check
+	began    time.Time
+	starting map[string]bool // checks that were broken in the grace, and not fine since
+	fine     map[string]bool // checks that were fine
 }
 
 // NewHealth returns the health of a server of e, which must be an engine without a policy.
 func NewHealth(e lockkeeper.Engine, c Concerns) *Health {
-	return &Health{engine: e, concerns: c, logged: make(map[string]lockkeeper.Grade)}
+	return &Health{
+		engine:   e,
+		concerns: c,
+		began:    time.Now(),
+		logged:   make(map[string]lockkeeper.Grade),
+		starting: make(map[string]bool),
+		fine:     make(map[string]bool),
+	}
 }
 
 // Live answers 200 while the process runs.
@@ -138,7 +151,7 @@ func (h *Health) logChange(f lockkeeper.Finding) {
 	}
 	h.loggedMu.Lock()
 	defer h.loggedMu.Unlock()
-	if h.logged[f.Check] == f.Grade {
+	if h.logStart(f) || h.logged[f.Check] == f.Grade {
 		return
 	}
 	h.logged[f.Check] = f.Grade
@@ -150,6 +163,28 @@ func (h *Health) logChange(f lockkeeper.Finding) {
 	default:
 		h.concerns.Logger.Error("not ready", "check", f.Check, "detail", f.Detail, "remedy", f.Remedy)
 	}
+}
+
+// logStart logs a check in the grace of the start. It reports false if the check is none of a start.
+func (h *Health) logStart(f lockkeeper.Finding) bool {
+	switch left := h.concerns.Grace - time.Since(h.began); {
+	case f.Grade != lockkeeper.Broken:
+		began := h.starting[f.Check]
+		h.fine[f.Check] = true
+		delete(h.starting, f.Check)
+		if began && f.Grade == lockkeeper.Fine {
+			h.concerns.Logger.Info("ready", "check", f.Check, "detail", f.Detail)
+		}
+		return false
+	case h.fine[f.Check] || left <= 0:
+		delete(h.starting, f.Check)
+		return false
+	case !h.starting[f.Check]:
+		h.starting[f.Check] = true
+		h.concerns.Logger.Warn("not ready yet", "check", f.Check, "detail", f.Detail, "error_in", left.String())
+		time.AfterFunc(left, h.Changed)
+	}
+	return true
 }
 
 // probe attaches and ends a session, or returns the result of a recent probe.

@@ -240,3 +240,45 @@ func TestChangedTellsTheLog(t *testing.T) {
 		}
 	})
 }
+
+// A server that was never ready is expected to become so for a while. After that, and once it was ready, a
+// broken check is an error.
+func TestStartIsNoErrorForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		options := &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key != slog.LevelKey && a.Key != slog.MessageKey && a.Key != "check" {
+				return slog.Attr{}
+			}
+			return a
+		}}
+		c := Concerns{Grace: 5 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, options))}
+		broken := errors.New("no node of the cluster leads now")
+		for _, became := range []time.Duration{2 * time.Second, 7 * time.Second} {
+			log.Reset()
+			e := &sick{Engine: memlock.New()}
+			e.err.Store(&broken)
+			h := NewHealth(e, c)
+			h.check()
+			time.Sleep(became)
+			synctest.Wait()
+			e.err.Store(nil)
+			h.Changed()
+			synctest.Wait()
+			e.err.Store(&broken)
+			h.Changed()
+			synctest.Wait()
+			want := "level=WARN msg=\"not ready yet\" check=engine\n"
+			if became > c.Grace {
+				want += "level=ERROR msg=\"not ready\" check=engine\nlevel=INFO msg=recovered check=engine\n"
+			} else {
+				want += "level=INFO msg=ready check=engine\n"
+			}
+			want += "level=ERROR msg=\"not ready\" check=engine\n"
+			if log.String() != want {
+				t.Errorf("ready after %s: the log has\n%swant\n%s", became, &log, want)
+			}
+		}
+		time.Sleep(time.Minute) // the checks after the grace
+	})
+}
