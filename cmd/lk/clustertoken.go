@@ -150,17 +150,20 @@ func (a *app) joinTokenLs(ctx context.Context, o *joinTokenOptions) error {
 			}
 			continue
 		}
-		state := "unused"
-		if t.UsedBy != "" {
-			state = "used by " + t.UsedBy
-		}
-		left := "ended"
-		if t.Left > 0 {
-			left = "for " + duration.Remaining(t.Left) + " more"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", t.ID, state, left)
+		fmt.Fprintf(w, "%s\t%s\n", t.ID, tokenState(t))
 	}
 	return w.Flush()
+}
+
+// tokenState says whether a new node can join by the token. A used one admits nobody else.
+func tokenState(t *quorumlock.TokenStatus) string {
+	switch {
+	case t.UsedBy != "":
+		return "used by " + t.UsedBy
+	case t.Left > 0:
+		return "unused  for " + duration.Remaining(t.Left) + " more"
+	}
+	return "unused  ended"
 }
 
 // joinTokenRow is a join token in JSON.

@@ -38,7 +38,7 @@ type Recovery struct {
 func (r Recovery) String() string {
 	return fmt.Sprintf(`Node %q has the log of cluster %s
 up to change %d, of which the last %d may never have had a majority.
-It knows %d sessions, %d locks held and %d waiting. They go on in a new cluster with this one voter.
+It knows %s, %s held and %d waiting. They go on in a new cluster with this one voter.
 
 What the other nodes granted, renewed or released after that change is lost:
   - a lock that only they knew is free here, and its holder may work until its TTL ends. So nothing is
@@ -49,8 +49,16 @@ What the other nodes granted, renewed or released after that change is lost:
 The other nodes must never start again with their present folders: a majority of them would grant the
 same locks a second time. Delete the folders, and join from empty ones:
   %s
-`, r.Node, r.Cluster, r.Last, r.Uncommitted, r.Sessions, r.Held, r.Waiting, r.Frozen,
+`, r.Node, r.Cluster, r.Last, r.Uncommitted,
+		counted(r.Sessions, "session"), counted(r.Held, "lock"), r.Waiting, r.Frozen,
 		strings.Join(r.Others, "\n  "))
+}
+
+func counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // counterGap is by how much Recover raises the counters of the table, fences among them: above all that
