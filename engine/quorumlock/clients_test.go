@@ -80,3 +80,38 @@ func TestClientKeepsItsHoldWhenNodesAreLost(t *testing.T) {
 		}
 	}
 }
+
+// A node that was removed states that to its clients, with the addresses of the others. It has no other alarm.
+func TestRemovedNodeNamesTheOthersToItsClients(t *testing.T) {
+	all := newServed(t, 3, 0)
+	ms, last := all[0].of, all[2]
+	for all[0].engine.Cluster().Live < 3 { // removing one of fewer is refused
+		select {
+		case <-all[0].engine.Changed():
+		case <-time.After(tickTime):
+		case <-ms.ctx().Done():
+			t.Fatal("the nodes do not find each other")
+		}
+	}
+	if err := all[0].engine.Remove(ms.ctx(), last.config.Name, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		nodes, changed := last.engine.Nodes()
+		if nodes.Outage {
+			other := all[0].config.ClientAddress
+			if !strings.Contains(nodes.Suspended, "was removed") || !strings.Contains(nodes.Suspended, other) {
+				t.Errorf("it states %q, want that it was removed, and %s", nodes.Suspended, other)
+			}
+			break
+		}
+		select {
+		case <-changed:
+		case <-ms.ctx().Done():
+			t.Fatalf("the removed node states %+v", nodes)
+		}
+	}
+	if alarms := last.engine.Cluster().Alarms; len(alarms) != 1 || !strings.Contains(alarms[0], "was removed") {
+		t.Errorf("its alarms are %q", alarms)
+	}
+}

@@ -103,12 +103,16 @@ func (h *host) suspension(e *Engine) (why string, outage bool) {
 // by their addresses for clients, which every client knows.
 func (h *host) noLeader(e *Engine, s *replica.Status) string {
 	own, nodes := h.store.Identity(), h.known
-	if members, err := join.Nodes(e.Settings().Known()); err == nil && len(members) > 0 {
+	v := e.Settings().Known()
+	if members, err := join.Nodes(v); err == nil && len(members) > 0 {
 		nodes = members
 	}
 	at := make(map[uint64]string)
 	for i := range nodes {
 		at[nodes[i].ID] = nodes[i].Clients
+	}
+	if h.isRemoved(v) {
+		return removedText(nodes, own.ID)
 	}
 	live, missing := 0, []string(nil)
 	for _, id := range s.Voters {
@@ -130,4 +134,19 @@ func (h *host) noLeader(e *Engine, s *replica.Status) string {
 			strings.Join(missing, " and "))
 	}
 	return text + " (\"lk cluster ls\" there says more)"
+}
+
+// removedText says to clients that this node was removed, and which addresses to use.
+func removedText(members []join.Node, own uint64) string {
+	text := "the node at this address was removed from its cluster"
+	var others []string
+	for i := range members {
+		if at := members[i].Clients; at != "" && members[i].ID != own {
+			others = append(others, at)
+		}
+	}
+	if len(others) == 0 {
+		return text + ": use another one"
+	}
+	return text + ": use " + strings.Join(others, " or ")
 }

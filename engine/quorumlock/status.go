@@ -3,6 +3,7 @@ package quorumlock
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -110,6 +111,21 @@ func (h *host) nodeStatus(n *join.Node, r *replica.Status) lockkeeper.NodeStatus
 	return s
 }
 
+// isRemoved reports whether this node was removed from the cluster. Others refuse a removed node at once, so
+// it mostly knows from their refusals alone, and not from the log.
+func (h *host) isRemoved(v join.View) bool {
+	id := join.FormatID(h.store.Identity().ID)
+	if len(v.Setting(expelledKeys+id).Value) > 0 {
+		return true
+	}
+	for _, p := range h.transport.Status() {
+		if !p.Connected && strings.Contains(p.LastError, id) && strings.Contains(p.LastError, join.WasRemoved) {
+			return true
+		}
+	}
+	return false
+}
+
 // warnedBefore is how long before its end the certificate of the CA is an alarm.
 const warnedBefore = 60 * 24 * time.Hour
 
@@ -120,8 +136,9 @@ func (h *host) alarms(s *lockkeeper.ClusterStatus, nodes []join.Node, v join.Vie
 	if why := h.full.Load(); why != nil {
 		add("the disk of this node is full: %s", *why)
 	}
-	if n, err := memberOf(v, s.Node); err == nil && n.ID != r.ID && len(nodes) > 0 {
+	if h.isRemoved(v) {
 		add("this node was removed from the cluster: stop it; to use it again, join from an empty folder with a new token")
+		return alarms // the others refuse it
 	}
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; !n.Reached {

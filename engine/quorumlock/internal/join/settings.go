@@ -106,6 +106,9 @@ func Nodes(v View) (nodes []Node, err error) {
 	return nodes, nil
 }
 
+// WasRemoved is in the refusal of a removed node, which reads it.
+const WasRemoved = "was removed from the cluster"
+
 // Allowed returns an error if a peer, whose certificate is valid, is not to be talked to: if its id was
 // expelled, or if it has not the name and the key of the node with its id. An id that the settings
 // don't know is allowed: v may be behind, and that node may be the only one from which it can be
@@ -113,7 +116,7 @@ func Nodes(v View) (nodes []Node, err error) {
 // asks again for the peers that are connected.
 func Allowed(v View, p Peer) error {
 	if expelled(v, p.ID) {
-		return fmt.Errorf("node %s %q was removed from the cluster", FormatID(p.ID), p.Name)
+		return fmt.Errorf("node %s %q %s", FormatID(p.ID), p.Name, WasRemoved)
 	}
 	nodes, err := Nodes(v)
 	if err != nil {

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -257,6 +258,25 @@ func TestRefusalsAreLoggedOnceASecond(t *testing.T) {
 		if r.count.Load() != 3000 || strings.Count(log.String(), "is refused") != 3 ||
 			strings.Count(log.String(), "unlogged_before=999") != 2 {
 			t.Errorf("%d refusals; log:\n%s", r.count.Load(), log)
+		}
+	})
+}
+
+// A removed node that goes on dialling is logged once a minute.
+func TestRefusalOfOneNodeIsLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newJournal()
+		r := refusals{log: slog.New(slog.NewTextHandler(log, nil))}
+		for range 119 {
+			r.add("somewhere", 3, errSuperseded)
+			time.Sleep(time.Second)
+		}
+		if n := strings.Count(log.String(), "is refused"); n != 2 {
+			t.Errorf("logged %d times:\n%s", n, log)
+		}
+		r.add("somewhere", 3, errors.New("another reason"))
+		if !strings.Contains(log.String(), "another reason") {
+			t.Error("another reason is not logged")
 		}
 	})
 }

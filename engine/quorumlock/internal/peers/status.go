@@ -113,7 +113,8 @@ func (p *peer) status() Status {
 // or were refused.
 func (t *Transport) RefusedConnections() uint64 { return t.refusals.count.Load() }
 
-// refusals count refused connections, and log at most one a second: anybody can cause them.
+// refusals count refused connections, and log at most one a second: anybody can cause them. A node that is
+// refused again for the same reason, such as one that was removed and still runs, is logged once a minute.
 type refusals struct {
 	log   *slog.Logger
 	count atomic.Uint64
@@ -121,6 +122,33 @@ type refusals struct {
 	mu     sync.Mutex
 	logged time.Time
 	silent uint64 // refusals since then
+	nodes  map[uint64]loggedRefusal
+}
+
+// A loggedRefusal is the latest one of a node that was logged.
+type loggedRefusal struct {
+	at  time.Time
+	why string
+}
+
+const (
+	repeatRefusal = time.Minute
+	mostRefusals  = 64 // nodes that are remembered
+)
+
+// repeats reports whether the refusal of a node was logged lately, and else notes it. r is locked.
+func (r *refusals) repeats(now time.Time, id uint64, why string) bool {
+	if id == 0 {
+		return false
+	}
+	if last, known := r.nodes[id]; known && last.why == why && now.Sub(last.at) < repeatRefusal {
+		return true
+	}
+	if r.nodes == nil || len(r.nodes) >= mostRefusals {
+		r.nodes = make(map[uint64]loggedRefusal)
+	}
+	r.nodes[id] = loggedRefusal{now, why}
+	return false
 }
 
 // add notes a refusal. id is 0 if the node is not known.
@@ -128,7 +156,7 @@ func (r *refusals) add(from string, id uint64, err error) {
 	r.count.Add(1)
 	r.mu.Lock()
 	now := time.Now()
-	if now.Sub(r.logged) < time.Second {
+	if now.Sub(r.logged) < time.Second || r.repeats(now, id, err.Error()) {
 		r.silent++
 		r.mu.Unlock()
 		return
