@@ -157,7 +157,7 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 		switch ago, old = lockkeeper.Stale(err); {
 		case old:
 			d.wrong(lockkeeper.Broken, "reading it", fmt.Sprintf("its lists are %s old: %s", duration.Elapsed(ago), err),
-				diskRemedy)
+				staleRemedy(err))
 		case err != nil:
 			d.wrong(lockkeeper.Broken, "reading it", words(err), d.openRemedy(err, url))
 			return client
@@ -177,6 +177,18 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 		d.list = append(d.list, e.Examine(ctx)...)
 	}
 	return client
+}
+
+// quorumRemedy is the remedy for a cluster without a leader.
+const quorumRemedy = "start the nodes that are down, or mend the network between them (lk cluster ls on a machine " +
+	"with a node names them); nothing is lost meanwhile"
+
+// staleRemedy is the remedy for lists that are old because of err.
+func staleRemedy(err error) string {
+	if errors.Is(err, lockkeeper.QuorumLost) {
+		return quorumRemedy
+	}
+	return diskRemedy
 }
 
 // diskRemedy is the remedy for a full disk that keeps the locks.

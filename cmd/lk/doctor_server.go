@@ -62,8 +62,11 @@ func (d *doctor) server(ctx context.Context, client *connection) {
 	d.fine("at the server", "%s held, %d waiting, of %s; %s", plural(int(about.Held), "lock"), about.Waiting,
 		plural(int(about.Sessions), "session"), plural(int(about.Connections), "connection"))
 	if about.Trouble != "" {
-		d.wrong(lockkeeper.Broken, "the server's engine", "it can take no claims: "+about.Trouble,
-			"check the disk or database that keeps its locks")
+		remedy := "check the disk or database that keeps its locks"
+		if lockkeeper.OutageOf(client.engine) != nil {
+			remedy = quorumRemedy
+		}
+		d.wrong(lockkeeper.Broken, "the server's engine", "it can take no claims: "+about.Trouble, remedy)
 	}
 	if about.Draining != "" {
 		d.wrong(lockkeeper.Broken, "taking new claims", "it does not: "+about.Draining,
