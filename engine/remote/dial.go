@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -98,13 +99,13 @@ const (
 )
 
 // race dials the addresses in their order: each when all before have failed, or a pause after the last
-// dial. The pause doubles, because servers that are slow under load should not get more to do. race
-// returns the first connection to a server that can perform calls; if there is none, one to a server
-// that may be able to do so later.
+// dial. The pause doubles, because servers that are slow under load should not get more to do. A server
+// that can perform no calls names others, which race dials then. It returns the first connection to a
+// server that can perform calls; if there is none, one to a server that may be able to do so later.
 func (e *Engine) race(order []string, pause time.Duration) (*conn, error) {
 	ctx, cancel := context.WithCancel(e.life)
 	defer cancel()
-	results := make(chan dialled, len(order))
+	results := make(chan dialled)
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	var spare *conn
@@ -132,10 +133,13 @@ func (e *Engine) race(order []string, pause time.Duration) (*conn, error) {
 			switch {
 			case r.err != nil:
 				errs = append(errs, r.err)
-			case r.conn.suspension.Load() != nil && spare == nil:
-				spare = r.conn
 			case r.conn.suspension.Load() != nil:
-				r.conn.net.Close()
+				order = withNodes(order, &r.conn.nodes)
+				if spare == nil {
+					spare = r.conn
+				} else {
+					r.conn.net.Close()
+				}
 			default:
 				go hangUp(results, open, spare)
 				return r.conn, nil
@@ -147,6 +151,16 @@ func (e *Engine) race(order []string, pause time.Duration) (*conn, error) {
 		return spare, nil
 	}
 	return nil, e.unreached(errs)
+}
+
+// withNodes returns order with the nodes that are not in it yet.
+func withNodes(order []string, stated *lockkeeper.ClusterNodes) []string {
+	for _, address := range stated.Addresses {
+		if address != stated.Self && !slices.Contains(order, address) {
+			order = append(order, address)
+		}
+	}
+	return order
 }
 
 // dialled is the result of a dial.

@@ -54,3 +54,21 @@ func TestHastyCallsEndInAnOutage(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A client that knows the address of one node alone, which is cut off from the others, finds these before a
+// call ends that has no time for an outage.
+func TestHastyCallLeavesANodeThatIsCutOff(t *testing.T) {
+	e := memlock.New()
+	t.Cleanup(func() { e.Close() })
+	nodes := startCluster(t, e, "k3v9", 3, 0)
+	for _, n := range nodes[:2] {
+		s, _ := n.Nodes()
+		s.Suspended, s.Outage = "no leader", true
+		n.state(s)
+	}
+	c := lockkeeper.New(dial(t, "lk://"+nodes[0].at()))
+	t.Cleanup(func() { c.Close() })
+	if _, err := c.Lock(t.Context(), "db", lockkeeper.WithWait(0)); err != nil {
+		t.Error(err)
+	}
+}
