@@ -185,14 +185,15 @@ func left(at, now time.Duration) time.Duration {
 // a thief; nil if there is none.
 func (t *Table) asked(c *claim) *lockkeeper.Asked {
 	var most *lockkeeper.Asked
+	var earliest time.Duration // the end of most: of two ends that have passed, Left is 0 for both
 	press := func(a lockkeeper.Asked, end time.Duration) {
-		if a.Left = left(end, t.now); most != nil && a.Left >= most.Left {
+		if most != nil && end >= earliest {
 			return
 		}
-		if end != forever {
+		if a.Left = left(end, t.now); end != forever {
 			a.EndsAt = end
 		}
-		most = &a
+		most, earliest = &a, end
 	}
 	if c.operator != nil {
 		press(lockkeeper.Asked{Label: c.operator.Label, Reason: lockkeeper.Revoked}, c.operator.end)

@@ -144,11 +144,11 @@ func TestNotifiedChanges(t *testing.T) {
 			lockkeeper.WithAs("new"), lockkeeper.WithPriority(1), lockkeeper.WithSteal())
 		must(t, waiting, err)
 		synctest.Wait()
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(2 * gathering)
 		must(t, hold, hold.Release(ctx))
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(2 * gathering)
 		must(t, e, operator.Thaw(ctx, "cold"))
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(2 * gathering)
 		cancel()
 		<-done
 		const want = "begin, new waiting, old held, old ended, new held,  ended" // the end of a freeze has no label

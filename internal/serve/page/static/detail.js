@@ -16,8 +16,8 @@ const timeOf = (e) => (e.late ? "before " : "") + clock(e.at);
 export class Detail {
   /**
    * show({ path } | { claim } | { cluster } | {}) is called to go elsewhere, actions has revoke, freeze and thaw, and
-   * may(verb, paths) says whether this identity may do that;
-   * without paths, whether it may anywhere.
+   * may(verb, paths)
+   * says whether this identity may do that; without paths, whether it may anywhere.
    */
   constructor(store, cluster, { show, actions, may }) {
     Object.assign(this, { store, cluster, show, actions, may });
