@@ -115,12 +115,17 @@ func (c *conn) ended(k int, watch *endWatch) {
 		}
 		return true
 	})
-	if len(over) > 0 {
+	c.endAndUnlock(over, errOver)
+}
+
+// endAndUnlock ends calls that were removed, with an error. The lock is held, and released.
+func (c *conn) endAndUnlock(removed []*call, err error) {
+	if len(removed) > 0 {
 		c.kick() // the caller that reads may be among them
 	}
 	c.Unlock()
-	for _, cl := range over {
-		cl.err = errOver
+	for _, cl := range removed {
+		cl.err = err
 		cl.done <- struct{}{}
 	}
 }

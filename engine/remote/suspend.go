@@ -85,15 +85,7 @@ func (e *Engine) Outage() error {
 // not known.
 func (c *conn) endHasty(err error) {
 	c.Lock()
-	all := c.calls.removeHasty()
-	if len(all) > 0 {
-		c.kick() // the caller that reads may be among them
-	}
-	c.Unlock()
-	for _, cl := range all {
-		cl.err = err
-		cl.done <- struct{}{}
-	}
+	c.endAndUnlock(c.calls.removeHasty(), err)
 }
 
 // removeHasty closes the calls that end in an outage, and returns them.
