@@ -148,7 +148,8 @@ func (r *Replica) applyConfChange(e *pb.Entry) error {
 		c.NodeId = new(uint64(raft.None)) // raft then notes that this change is none
 		with = nil
 	}
-	r.conf = r.node.ApplyConfChange(c)
+	r.conf, r.confAt = r.node.ApplyConfChange(c), e.GetIndex()
+	r.flushCommit()
 	if id := c.GetNodeId(); id != raft.None {
 		r.audit(Record{Index: e.GetIndex(), Change: &voters.Change{ID: id, Kind: kindOf(c.GetType())}})
 	}

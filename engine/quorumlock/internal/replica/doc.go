@@ -75,7 +75,10 @@
 // Raft decides on messages that may leave only after a write is durable. These wait in the replica
 // until [Replica.Persisted] names the write; all others leave at once, so a slow disk of a leader
 // delays no follower. A new commit index alone is no write: what is committed is durable on a
-// majority already. So a call costs one write on each voter. After a crash, the caller starts a new
+// majority already. So a call costs one write on each voter. That of a change of the configuration is
+// one, and no entry follows the change until the leader's disk has it. Otherwise a node that no longer votes
+// could have entries that all voters have lost, and refuse its vote to a voter that has lost the commit
+// index, too, and therefore still asks for it. After a crash, the caller starts a new
 // Replica with all that was durable. If any durable write is missing, the node must never run under
 // the same id again: it may have voted, or stored an entry that a majority counts on. It gets a new
 // id.

@@ -40,6 +40,7 @@ type leadership struct {
 	stamped  time.Duration // the time of the last entry
 	blocked  bool          // raft takes no proposal until the next tick
 	changing bool          // a change of the configuration is in the log, and not applied
+	hash     []byte        // the entry with the hash of the latest snapshot, if it has to be proposed
 
 	decider   Decider // under a policy; nil before it is needed
 	decidedBy uint64  // the revision of its policy
@@ -182,13 +183,25 @@ func (r *Replica) firstArrival(m *Message, leads bool) bool {
 // mayPropose reports whether this node is a ready leader that keeps up with its own proposals.
 func (r *Replica) mayPropose() bool {
 	l := &r.lead
-	return l.ready && !l.blocked && !l.settling && l.inFlight < maxInFlight &&
+	return l.ready && !l.blocked && !l.settling && !r.changing() && l.inFlight < maxInFlight &&
 		r.writes.bytes <= r.config.MaxUnwritten
 }
+
+// changing reports whether the configuration changes: from the proposal of a change until it is applied, and
+// the disk of this node knows that it is committed. No entry follows it before. Otherwise a node that the
+// change removes from the voters could have entries that this node loses with its power. Without the
+// commit index, this node would then ask that node for its vote, and not get it.
+func (r *Replica) changing() bool { return r.lead.changing || r.writes.commit < r.confAt }
 
 // propose proposes what is queued, and a Pass if time has to pass.
 func (r *Replica) propose() {
 	l := &r.lead
+	if l.hash != nil && r.mayPropose() {
+		if r.node.Propose(l.hash) == nil {
+			l.inFlight++
+		}
+		l.hash = nil
+	}
 	for r.mayPropose() && (l.inFlight == 0 || r.now >= l.proposed+batchTime) {
 		at := r.time()
 		batch, taken := r.batch(at)
@@ -281,12 +294,5 @@ func (r *Replica) appliedAsLeader(e *pb.Entry) {
 		if e.GetType() != pb.EntryNormal || len(e.GetData()) == 0 { // raft empties a change that it refuses
 			l.changing = false
 		}
-	}
-}
-
-// stateHash makes the leader state the hash of its table.
-func (r *Replica) stateHash(index uint64, sum hash) {
-	if r.lead.ready && r.node.Propose(appendHash(index, sum)) == nil {
-		r.lead.inFlight++
 	}
 }

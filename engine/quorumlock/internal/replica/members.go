@@ -144,7 +144,7 @@ func (r *Replica) Change(now time.Duration, c voters.Change, with ...Setting) er
 		return fmt.Errorf("%w: %s node %d: the voters are %v, the learners %v, the leader is %d", ErrChange, c.Kind, c.ID,
 			r.conf.GetVoters(), r.conf.GetLearners(), r.config.ID)
 	}
-	if r.lead.changing {
+	if r.changing() {
 		return fmt.Errorf("%w: another change is on its way", ErrChange)
 	}
 	if err := r.refuseConfChange(change, with); err != nil {

@@ -97,6 +97,7 @@ type Replica struct {
 	writes  writes
 	hashes  hashes
 	conf    *pb.ConfState // the configuration, as applied
+	confAt  uint64        // index of the entry that made it; 0 if a snapshot did
 	report  CallID        // the call that reports the rules of this program; 0: none
 	failed  error         // why this node has stopped; nil while it runs
 	open    bool          // inputs of one Together are being made

@@ -134,7 +134,8 @@ func (r *Replica) install(s *pb.Snapshot) error {
 		return fmt.Errorf("the snapshot at entry %d can't be used: %w", s.GetMetadata().GetIndex(), err)
 	}
 	before := r.settings
-	r.replicated, r.applied, r.conf = state, s.GetMetadata().GetIndex(), s.GetMetadata().GetConfState()
+	r.replicated, r.applied = state, s.GetMetadata().GetIndex()
+	r.conf, r.confAt = s.GetMetadata().GetConfState(), 0
 	r.notifyChanged(&before)
 	return nil
 }
@@ -205,5 +206,7 @@ func (r *Replica) snapshot(at position) {
 	}
 	compactTo := at.index - min(at.index, r.config.KeepEntries)
 	r.enqueue(Write{Snapshot: s}, openWrite{compactTo: compactTo})
-	r.stateHash(at.index, sum)
+	if r.lead.ready {
+		r.lead.hash = appendHash(at.index, sum)
+	}
 }

@@ -77,13 +77,15 @@ type writes struct {
 	open  []openWrite // oldest first
 	bytes int         // of the entries in open
 
-	late *pb.HardState // only its commit index is not on the disk; the next write brings it
+	late   *pb.HardState // only its commit index is not on the disk; the next write brings it
+	commit uint64        // the commit index that the disk has
 }
 
 type openWrite struct {
 	number    uint64
-	append    *pb.Message // what raft wants to be durable; nil for a snapshot of this node
-	compactTo uint64      // of a snapshot of this node: entries up to this index can go
+	append    *pb.Message // what raft wants to be durable; nil for what this node adds
+	compactTo uint64      // of a snapshot that this node adds: entries up to this index can go
+	commit    uint64      // the commit index that it brings; 0: none
 	bytes     int
 }
 
@@ -115,6 +117,7 @@ func (r *Replica) load(state *State) error {
 		return fmt.Errorf("the disk has lost entries: it has entries up to %d, and stated that entry %d is committed",
 			next-1, commit)
 	}
+	r.writes.commit = commit
 	if raft.IsEmptyHardState(state.HardState) {
 		if len(entries) > 0 || r.applied > 0 {
 			return errors.New("the disk has a log and no hard state: the vote of this node is lost")
@@ -170,9 +173,17 @@ func (r *Replica) enqueue(w Write, open openWrite) {
 		w.HardState = r.writes.late
 	}
 	r.writes.late = nil
+	open.commit = w.HardState.GetCommit()
 	r.writes.open = append(r.writes.open, open)
 	r.writes.bytes += open.bytes
 	r.out.Writes = append(r.out.Writes, w)
+}
+
+// flushCommit writes a commit index that is late without waiting for the next write.
+func (r *Replica) flushCommit() {
+	if r.writes.late != nil {
+		r.enqueue(Write{}, openWrite{})
+	}
 }
 
 // Persisted is the input that all writes up to number are durable.
@@ -184,6 +195,7 @@ func (r *Replica) Persisted(now time.Duration, number uint64) {
 		w := r.writes.open[0]
 		r.writes.open = r.writes.open[1:]
 		r.writes.bytes -= w.bytes
+		r.writes.commit = max(r.writes.commit, w.commit)
 		r.protect(func() { r.persisted(&w) })
 	}
 	r.settle()
