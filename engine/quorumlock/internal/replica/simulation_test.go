@@ -83,7 +83,7 @@ func simulateMany(t *testing.T, p profile, n int) map[string]int {
 // Three voters among five machines, with all faults but those of clocks. First nothing unsafe
 // happens; then the world is whole, and everybody is served.
 func TestSimulation(t *testing.T) {
-	seen := simulateMany(t, usual, testmode.Pick(60, 8000))
+	seen := simulateMany(t, usual, testmode.Pick(200, 8000))
 	if !testmode.Long() {
 		return
 	}
@@ -105,7 +105,7 @@ func TestSimulation(t *testing.T) {
 func SimulateOn(t *testing.T, backing func(t *testing.T, s State) Backing) {
 	p := usual
 	p.backing = backing
-	simulateMany(t, p, testmode.Pick(3, 100))
+	simulateMany(t, p, testmode.Pick(5, 100))
 }
 
 // The report of a failure names a seed. It must show the same failure again.
@@ -135,7 +135,7 @@ func TestSimulationOfOtherSizes(t *testing.T) {
 	} {
 		p.faults, p.quiet = usual.faults, usual.quiet
 		t.Run(name, func(t *testing.T) {
-			simulateMany(t, p, testmode.Pick(5, 200))
+			simulateMany(t, p, testmode.Pick(10, 200))
 		})
 	}
 }
@@ -170,7 +170,7 @@ func TestLeaderThatPausedDoesNotPromoteALostNode(t *testing.T) {
 func TestSimulationOfSteals(t *testing.T) {
 	p := usual
 	p.steals = true
-	seen := simulateMany(t, p, testmode.Pick(10, 1000))
+	seen := simulateMany(t, p, testmode.Pick(20, 1000))
 	if testmode.Long() && seen["lapsed: stolen"] == 0 {
 		t.Error("nobody counted a hold as stolen")
 	}
@@ -181,7 +181,7 @@ func TestSimulationOfSteals(t *testing.T) {
 func TestSimulationWithBadClocks(t *testing.T) {
 	p := usual
 	p.badClocks = true
-	seen := simulateMany(t, p, testmode.Pick(10, 500))
+	seen := simulateMany(t, p, testmode.Pick(20, 500))
 	if testmode.Long() && seen["session lost: session ended"] == 0 {
 		t.Error("no lease ended early")
 	}
