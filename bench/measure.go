@@ -36,6 +36,25 @@ type sample struct {
 	P99       time.Duration `json:"p99,omitempty"`
 }
 
+// longestRun is by how much a round of a slow peer is longer at most.
+const longestRun = 10
+
+// measureEnough runs one round of the workload; where clients queue for one path, a second and longer
+// one if the first had too few turns to tell how even they are. Then the second one counts.
+func measureEnough(ctx context.Context, w workload, p peer, t timing) (sample, error) {
+	s, err := measure(ctx, w, p, t)
+	enough := evenTurns(w.Clients)
+	if err != nil || w.Kind != contended && w.Kind != handoff || s.Pairs >= enough {
+		return s, err
+	}
+	t.Run *= time.Duration(min(longestRun, 3*enough/(2*max(s.Pairs, 1))+1))
+	return measure(ctx, w, p, t)
+}
+
+// evenTurns is how many turns tell how even they are: with fewer, some clients must have more of them
+// than others.
+func evenTurns(clients int) int64 { return int64(5 * clients) }
+
 // measure runs one round of the workload.
 func measure(ctx context.Context, w workload, p peer, t timing) (sample, error) {
 	runtime.GC() // garbage of the round before must not burden this one

@@ -151,8 +151,8 @@ func (m metric) of(s sample, clients int) float64 {
 		return perPair(s.ServerCPU, s.Pairs)
 	case m == allCPU && s.Pairs > 0:
 		return perPair(s.ClientCPU+s.ServerCPU, s.Pairs)
-	case m == fairness && s.Pairs >= int64(5*clients):
-		return s.Jain // with fewer turns some must have had more of them than others
+	case m == fairness && s.Pairs >= evenTurns(clients):
+		return s.Jain
 	case m == handoffP50 && s.Handoffs > 0:
 		return micro(s.P50)
 	case m == handoffP99 && s.Handoffs >= 100:

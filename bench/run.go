@@ -147,7 +147,7 @@ func (p *plan) runWorkload(ctx context.Context, w workload, ready []peer) (*tabl
 				continue
 			}
 			p.progress(fmt.Sprintf("%s, round %d of %d: %s", w.name(), round+1, p.rounds, row.Peer))
-			s, err := measure(ctx, w, able[i], p.timing)
+			s, err := measureEnough(ctx, w, able[i], p.timing)
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
