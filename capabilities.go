@@ -24,11 +24,11 @@ type Noticer interface {
 	Notices() []Finding
 }
 
-// A TroubleNotifier is an [Engine] that knows when it begins to refuse claims because it can't
+// A RefusalNotifier is an [Engine] that knows when it begins to refuse claims because it can't
 // make them durable, such as on a full disk, and when it accepts claims again. It calls changed
 // at both moments. changed must return quickly. It replaces the function given before.
-type TroubleNotifier interface {
-	NotifyTrouble(changed func())
+type RefusalNotifier interface {
+	NotifyRefusal(changed func())
 }
 
 // A CommitReporter is an [Engine] that makes calls durable in groups. It calls report after every
@@ -192,18 +192,18 @@ type ServerClient interface {
 
 // ServerState is the state of a server, as it reports it.
 type ServerState struct {
-	Version     string        // of the server's program
-	Uptime      time.Duration // since the server began
-	Draining    string        // why it accepts no new claims; "" if it does
-	Held        int64         // claims
-	Waiting     int64         // claims
-	Sessions    int64
-	Connections int64
-	Engine      string // name of the engine that it serves
-	Identity    string // the identity of the caller; "" if every caller may do everything
-	Trouble     string // why its engine can accept no claims at present; "" if it can
-	Already     bool   // of Drain: the server has the version that was named, so nothing changed
-	Began       bool   // of Drain: this request began it
+	Version       string        // of the server's program
+	Uptime        time.Duration // since the server began
+	Draining      string        // why it accepts no new claims; "" if it does
+	Held          int64         // claims
+	Waiting       int64         // claims
+	Sessions      int64
+	Connections   int64
+	Engine        string // name of the engine that it serves
+	Identity      string // the identity of the caller; "" if every caller may do everything
+	ClaimsRefused string // why its engine can accept no claims at present; "" if it can
+	Already       bool   // of Drain: the server has the version that was named, so nothing changed
+	Began         bool   // of Drain: this request began it
 	// Cluster is the one to which the server belongs; nil without one, and for callers that may not
 	// look at everything.
 	Cluster *ClusterStatus

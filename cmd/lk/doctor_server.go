@@ -61,12 +61,12 @@ func (d *doctor) server(ctx context.Context, client *connection) {
 	}
 	d.fine("at the server", "%s held, %d waiting, of %s; %s", plural(int(about.Held), "lock"), about.Waiting,
 		plural(int(about.Sessions), "session"), plural(int(about.Connections), "connection"))
-	if about.Trouble != "" {
+	if about.ClaimsRefused != "" {
 		remedy := "check the disk or database that keeps its locks"
 		if lockkeeper.OutageOf(client.engine) != nil {
 			remedy = quorumRemedy
 		}
-		d.wrong(lockkeeper.Broken, "the server's engine", "it can take no claims: "+about.Trouble, remedy)
+		d.wrong(lockkeeper.Broken, "the server's engine", "it can take no claims: "+about.ClaimsRefused, remedy)
 	}
 	if about.Draining != "" {
 		d.wrong(lockkeeper.Broken, "taking new claims", "it does not: "+about.Draining,

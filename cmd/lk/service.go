@@ -159,8 +159,8 @@ func (s *service) open(ctx context.Context, policy *access.Policy, l net.Listene
 		Gauges:      s.clusterGauges(),
 	})
 	s.metrics.Engine(e)
-	if n, ok := e.(lockkeeper.TroubleNotifier); ok {
-		n.NotifyTrouble(s.health.Changed)
+	if n, ok := e.(lockkeeper.RefusalNotifier); ok {
+		n.NotifyRefusal(s.health.Changed)
 	}
 	otlp.OnError(func(err error) { s.log.Warn("not all traces were sent", "error", err) })
 	provider, shutdown, err := otlp.Start(ctx, "lockkeeper", version())
@@ -385,7 +385,9 @@ func (s *service) drain(reason string) {
 
 // about returns the state of the server. Its counts may be a moment old.
 func (s *service) about(ctx context.Context) lockkeeper.ServerState {
-	state := lockkeeper.ServerState{Version: version(), Sessions: int64(s.sessions()), Trouble: s.health.Trouble()}
+	state := lockkeeper.ServerState{
+		Version: version(), Sessions: int64(s.sessions()), ClaimsRefused: s.health.ClaimsRefused(),
+	}
 	if s.node != nil {
 		now := s.node.Cluster()
 		state.Cluster = &now

@@ -239,8 +239,8 @@ func serverLine(s lockkeeper.ServerState) string {
 	if s.Draining != "" {
 		text += "; DRAINING: " + s.Draining
 	}
-	if s.Trouble != "" {
-		text += "; NO CLAIMS: " + s.Trouble
+	if s.ClaimsRefused != "" {
+		text += "; NO CLAIMS: " + s.ClaimsRefused
 	}
 	return text
 }

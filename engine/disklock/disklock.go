@@ -195,8 +195,8 @@ func (e *Engine) Committed(report func(entries int, took time.Duration)) {
 	e.journal.onCommit.Store(&report)
 }
 
-// NotifyTrouble implements lockkeeper.TroubleNotifier. The writer goroutine calls changed.
-func (e *Engine) NotifyTrouble(changed func()) { e.journal.changed.Store(&changed) }
+// NotifyRefusal implements lockkeeper.RefusalNotifier. The writer goroutine calls changed.
+func (e *Engine) NotifyRefusal(changed func()) { e.journal.changed.Store(&changed) }
 
 // Close commits all entries, writes a snapshot, and unlocks the directory. Sessions that did not
 // leave exist again at the next opening.

@@ -50,7 +50,7 @@ func (e *Engine) examineJournal() lockkeeper.Finding {
 	}
 	f.Detail = fmt.Sprintf("%d entries in %d syncs since it was opened, the last %s", s.entries.Load(), s.syncs.Load(),
 		last)
-	switch t := j.trouble.Load(); {
+	switch t := j.refusing.Load(); {
 	case t != nil && t.passing:
 		f.Grade, f.Detail, f.Remedy = lockkeeper.Broken, t.err.Error(), "make room; it goes on by itself"
 	case t != nil:

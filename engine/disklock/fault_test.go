@@ -254,7 +254,7 @@ func TestListsOnAFullDisk(t *testing.T) {
 	e := openHere(t, filepath.Join(dir, "locks"), options{})
 	defer e.Close()
 	changed := make(chan struct{}, 10)
-	e.NotifyTrouble(func() { changed <- struct{}{} })
+	e.NotifyRefusal(func() { changed <- struct{}{} })
 	a := attachTo(t, e, "ann")
 	a.hold("db")
 	fill(t, dir)

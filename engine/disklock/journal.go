@@ -44,17 +44,17 @@ type journal struct {
 	armed   bool   // linger will wake the writer
 	spare   []byte // memory for the next batch
 
-	backlog atomic.Int64 // bytes in batches, including the one that the writer commits
-	trouble atomic.Pointer[trouble]
-	wakeup  chan struct{} // filled when the writer is to write what there is
-	linger  *time.Timer   // wakes the writer for entries for which nobody waits
-	quit    chan struct{} // closed to end the writer
-	ended   chan struct{} // closed by the writer
-	failed  chan struct{} // closed by the writer after an error that it can't retry
-	result  error         // of the writer; read after ended
-	stats   stats
-	stuck   atomic.Pointer[chan struct{}] // closed while Admit refuses commands because of trouble
-	changed atomic.Pointer[func()]        // called when trouble begins or ends; may be nil
+	backlog  atomic.Int64 // bytes in batches, including the one that the writer commits
+	refusing atomic.Pointer[refusing]
+	wakeup   chan struct{} // filled when the writer is to write what there is
+	linger   *time.Timer   // wakes the writer for entries for which nobody waits
+	quit     chan struct{} // closed to end the writer
+	ended    chan struct{} // closed by the writer
+	failed   chan struct{} // closed by the writer after an error that it can't retry
+	result   error         // of the writer; read after ended
+	stats    stats
+	stuck    atomic.Pointer[chan struct{}] // closed while Admit refuses commands for a reason that may end
+	changed  atomic.Pointer[func()]        // called when that begins or ends; may be nil
 	// requests for the safe table, while the disk is full
 	safeRequests chan chan<- safeTable
 	onCommit     atomic.Pointer[func(entries int, took time.Duration)] // called after each commit; may be nil
@@ -87,7 +87,7 @@ var errBacklog = errors.New("too many entries wait for it")
 
 // Admit implements keeper.Log.
 func (j *journal) Admit(relies bool) error {
-	if t := j.trouble.Load(); t != nil && (relies || !t.passing) {
+	if t := j.refusing.Load(); t != nil && (relies || !t.passing) {
 		return t.err
 	}
 	if j.backlog.Load() > j.options.backlog {
@@ -136,7 +136,7 @@ func (j *journal) Append(c *table.Command, after table.Counters) *keeper.Commit 
 	b.count++
 	b.after = after
 	j.backlog.Add(int64(len(b.entries.Bytes()) - before))
-	if t := j.trouble.Load(); t != nil && !t.passing {
+	if t := j.refusing.Load(); t != nil && !t.passing {
 		return failedCommit(t.err) // the writer has ended
 	}
 	if b.count == 1 && !j.armed {

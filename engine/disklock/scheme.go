@@ -17,7 +17,7 @@ func URL(dir string) string { return prefix + dir }
 // The optional abilities of the engine.
 var (
 	_ lockkeeper.Examiner        = (*Engine)(nil)
-	_ lockkeeper.TroubleNotifier = (*Engine)(nil)
+	_ lockkeeper.RefusalNotifier = (*Engine)(nil)
 	_ lockkeeper.CommitReporter  = (*Engine)(nil)
 	_ lockkeeper.GroupCommitter  = (*Engine)(nil)
 )

@@ -60,13 +60,13 @@ func (j *journal) rescue() {
 		j.store.close()
 	}
 	for b := j.next(); b != nil; b = j.next() {
-		b.commit.End(j.trouble.Load().err)
+		b.commit.End(j.refusing.Load().err)
 	}
 	close(j.failed)
 }
 
 func (j *journal) broken() bool {
-	t := j.trouble.Load()
+	t := j.refusing.Load()
 	return t != nil && !t.passing
 }
 
@@ -83,7 +83,7 @@ func (j *journal) poison(err error) {
 // end ends the journal for good.
 func (j *journal) end(err *lockkeeper.Error) {
 	j.result = err
-	j.setTrouble(&trouble{err: err})
+	j.setRefusing(&refusing{err: err})
 }
 
 // write commits a batch, and a piece of the snapshot in progress. b may be nil. While the disk is
@@ -95,7 +95,7 @@ func (j *journal) write(b *batch) {
 			if !j.broken() {
 				j.poison(fmt.Errorf("a bug"))
 			}
-			b.commit.End(j.trouble.Load().err)
+			b.commit.End(j.refusing.Load().err)
 		}
 	}()
 	var r *row
@@ -122,7 +122,7 @@ func (j *journal) commitRetrying(r *row) bool {
 		err := j.commit(r)
 		switch {
 		case err == nil:
-			j.setTrouble(nil)
+			j.setRefusing(nil)
 			if report := j.onCommit.Load(); report != nil && r != nil {
 				(*report)(r.count, time.Since(began))
 			}
@@ -136,7 +136,7 @@ func (j *journal) commitRetrying(r *row) bool {
 			j.tries++
 			continue
 		}
-		j.setTrouble(&trouble{passing: true, err: unavailable(err, "%s", describe(j.path, err))})
+		j.setRefusing(&refusing{passing: true, err: unavailable(err, "%s", describe(j.path, err))})
 		if !j.pause(wait) {
 			return j.lastTry(r)
 		}
@@ -166,7 +166,7 @@ func (j *journal) lastTry(r *row) bool {
 		j.end(unavailable(err, "%s; closed meanwhile: commands that were not answered are lost", describe(j.path, err)))
 		return false
 	}
-	j.setTrouble(nil)
+	j.setRefusing(nil)
 	return true
 }
 

@@ -91,7 +91,7 @@ func TestClusterOutlivesItsCertificates(t *testing.T) {
 	}
 	ask := func(i int, line, want string) string {
 		t.Helper()
-		running[i].Tell(line)
+		running[i].Send(line)
 		return running[i].Read(want)
 	}
 	for i := range running {

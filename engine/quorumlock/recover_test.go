@@ -100,7 +100,7 @@ func TestRecoverMayBeKilledAnywhere(t *testing.T) {
 			killer := time.AfterFunc(after, func() { p.Signal(os.Kill) })
 			defer killer.Stop()
 		}
-		p.Tell("go")
+		p.Send("go")
 		word, rest := p.ReadLine()
 		p.Kill()
 		phase := fmt.Sprintf("old opens %v, new opens %v", opens(t, from), opens(t, to))

@@ -194,7 +194,7 @@ func (v *victim) live(t *testing.T, url string, last int64) bool {
 			e.Targets = append(e.Targets, lockkeeper.Target{Path: stress.Trees[k], Mode: lockkeeper.ModeExclusive})
 		}
 		v.record(e, history.Ask)
-		p.Tell(paths...)
+		p.Send(paths...)
 		word, rest := p.ReadLine()
 		if word == "granted" {
 			granted := e
@@ -204,7 +204,7 @@ func (v *victim) live(t *testing.T, url string, last int64) bool {
 			}
 			v.record(granted, history.Granted)
 			v.record(e, history.Release)
-			p.Tell("release")
+			p.Send("release")
 			if word, rest = p.ReadLine(); word == "released" {
 				v.record(e, history.Released)
 				continue

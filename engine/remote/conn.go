@@ -19,11 +19,11 @@ import (
 
 // Bounds of one connection.
 const (
-	writeTime = 20 * time.Second       // for one write
-	silence   = 20 * time.Second       // a server that owes an answer and sends nothing for this long is dead
-	maxUnsent = 4 << 20                // bytes not yet written: beyond it, callers wait
-	farAway   = 250 * time.Millisecond // the longest round trip to a working server
-	fewCalls  = 4                      // so many calls are few, see send
+	writeTime   = 20 * time.Second       // for one write
+	silence     = 20 * time.Second       // a server that owes an answer and sends nothing for this long is dead
+	maxUnsent   = 4 << 20                // bytes not yet written: beyond it, callers wait
+	farAway     = 250 * time.Millisecond // the longest round trip to a working server
+	directCalls = 4                      // with so many calls or fewer, callers write themselves, see send
 )
 
 // A conn is one connection to a server. The lock of the wire.Conn guards the fields at its end.
@@ -237,7 +237,7 @@ func (c *conn) send(ctx context.Context, m *request, cl *call, e *ends, now time
 		return false, lockkeeper.Invalid("the request is larger than a server takes, which is %d bytes", wire.MaxFrame)
 	}
 	reads = c.begun(m, now)
-	c.End(c.calls.open <= fewCalls && c.crowd <= fewCalls)
+	c.End(c.calls.open <= directCalls && c.crowd <= directCalls)
 	return reads, nil
 }
 

@@ -265,7 +265,7 @@ func (e *Engine) shakeHands(ctx context.Context, nc net.Conn, address, token str
 	} else if at, ok := nc.RemoteAddr().(*net.TCPAddr); token != "" && (!ok || !at.IP.IsLoopback()) {
 		return nil, e.endpoint.inTheClear(address)
 	}
-	c, err := e.hello(nc, address, token)
+	c, err := e.handshake(nc, address, token)
 	if err == nil {
 		return c, nil
 	}
@@ -292,13 +292,13 @@ func speaksHTTPS(ctx context.Context, address string) bool {
 	return nc.(*tls.Conn).ConnectionState().NegotiatedProtocol != ""
 }
 
-// hello sends the first frame and reads the welcome.
-func (e *Engine) hello(nc net.Conn, address, token string) (*conn, error) {
+// handshake sends the first frame and reads the welcome.
+func (e *Engine) handshake(nc net.Conn, address, token string) (*conn, error) {
 	if err := nc.SetDeadline(time.Now().Add(dialTime)); err != nil {
 		return nil, err
 	}
-	hello := &wire.Hello{Protocol: wire.Protocol, Client: "lockkeeper", Token: token}
-	if err := wire.WriteFrame(nc, &wire.ClientFrame{Hello: hello}); err != nil {
+	opening := &wire.Hello{Protocol: wire.Protocol, Client: "lockkeeper", Token: token}
+	if err := wire.WriteFrame(nc, &wire.ClientFrame{Hello: opening}); err != nil {
 		return nil, err
 	}
 	in := bufio.NewReaderSize(nc, 16<<10)

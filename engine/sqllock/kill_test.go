@@ -160,7 +160,7 @@ func (v *victim) visit(t *testing.T, proxy *testdb.Proxy, url string, n int) {
 		}
 		base.Kind = history.Ask
 		v.record(base)
-		p.Tell("lock", strings.Join(paths, " "))
+		p.Send("lock", strings.Join(paths, " "))
 		word, rest := p.ReadLine()
 		if word == "refused" && strings.Contains(rest, lockkeeper.ErrUnavailable.Error()) && refused < 5 {
 			// The machine stood still, so that its session ended while it waited. It asks again.
@@ -181,7 +181,7 @@ func (v *victim) visit(t *testing.T, proxy *testdb.Proxy, url string, n int) {
 		v.record(e)
 		base.Kind = history.Release
 		v.record(base)
-		p.Tell("release")
+		p.Send("release")
 		if word, rest := p.ReadLine(); word != "released" {
 			v.gone(t, p, word+" "+rest)
 			return

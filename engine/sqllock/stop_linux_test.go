@@ -98,8 +98,8 @@ func (s *stopping) at(n int) bool {
 	path, id := fmt.Sprintf("tree/%d", s.stops), uint64(s.stops)
 	stopped := s.process.stopAt(s.proxy, n)
 	answered := make(chan uint64, 2) // the fence, and 0 when it is given back
-	s.process.Tell("lock", path)
-	s.process.Tell("release")
+	s.process.Send("lock", path)
+	s.process.Send("release")
 	go func() {
 		defer close(answered)
 		if word, rest := s.process.ReadLine(); word == "granted" {
@@ -203,7 +203,7 @@ func TestStoppedHolderKnowsItsLoss(t *testing.T) {
 			m := join(t, e, fmt.Sprint("m", n), cutTTL)
 			running.Go(func() {
 				path := fmt.Sprintf("tree/%d", n)
-				p.Tell("lock", path)
+				p.Send("lock", path)
 				_, fence := p.ReadLine()
 				// Its next operation is the renewal of its session.
 				<-p.stopAt(proxy, n)
@@ -212,7 +212,7 @@ func TestStoppedHolderKnowsItsLoss(t *testing.T) {
 					t.Errorf("fence %d after %s", st.Fence, fence)
 				}
 				p.cont()
-				p.Tell("state")
+				p.Send("state")
 				if word, rest := p.ReadLine(); word != "lost" {
 					t.Errorf("stopped at %s: it is %s %s, and another has it", end(proxy.Struck()), word, rest)
 				}

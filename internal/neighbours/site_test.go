@@ -109,7 +109,7 @@ type uses struct {
 
 func (s *site) uses() (u uses) {
 	s.Helper()
-	s.server.Tell("uses")
+	s.server.Send("uses")
 	if _, err := fmt.Sscan(s.server.Read("uses"), &u.memory, &u.sessions, &u.claims, &u.watchers,
 		&u.undelivered, &u.unsent, &u.connections, &u.web); err != nil {
 		s.Fatal(err)
@@ -244,7 +244,7 @@ type latency struct{ p50, p99, max time.Duration }
 // measure has the victim lock and release so many times.
 func (s *site) measure(pairs int) latency {
 	s.Helper()
-	s.victim.Tell(fmt.Sprint(pairs))
+	s.victim.Send(fmt.Sprint(pairs))
 	var p50, p99, longest int64
 	if _, err := fmt.Sscan(s.victim.Read("locked"), &p50, &p99, &longest); err != nil {
 		s.Fatal(err)

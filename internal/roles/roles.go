@@ -97,8 +97,8 @@ func (p *Process) start() error {
 	return <-started
 }
 
-// Tell sends p a line of words.
-func (p *Process) Tell(words ...string) { fmt.Fprintln(p.In, strings.Join(words, " ")) }
+// Send sends p a line of words.
+func (p *Process) Send(words ...string) { fmt.Fprintln(p.In, strings.Join(words, " ")) }
 
 // ReadLine reads the next line of p, as a word and what follows; "" if p has ended.
 func (p *Process) ReadLine() (word, rest string) {

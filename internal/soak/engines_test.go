@@ -177,7 +177,7 @@ func startCluster(t *testing.T, s *station) {
 
 // ask sends a process a command and reads its answer.
 func ask(p *roles.Process, command string, answer any) error {
-	p.Tell(command)
+	p.Send(command)
 	return answerOf(p, command, answer)
 }
 

@@ -152,7 +152,7 @@ func (r *run) soak(ctx context.Context) (table string, faults []string) {
 func (r *run) commandAll(command string, answer func(*station) any) {
 	r.Helper()
 	for _, s := range r.all {
-		s.process.Tell(command)
+		s.process.Send(command)
 	}
 	for _, s := range r.all {
 		if err := answerOf(s.process, command, answer(s)); err != nil {

@@ -109,8 +109,8 @@ func (h *Health) Changed() {
 	}()
 }
 
-// Trouble returns why the engine can grant no lock; "" if it can.
-func (h *Health) Trouble() string {
+// ClaimsRefused returns why the engine can grant no lock; "" if it can.
+func (h *Health) ClaimsRefused() string {
 	if f := h.probe(); f.Grade == lockkeeper.Broken {
 		return f.Detail
 	}

@@ -213,7 +213,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestChangedTellsTheLog: when the engine says that its trouble has come or gone, the log says so
+// TestChangedTellsTheLog: when the engine says that it refuses claims, or takes them again, the log says so
 // once, though nobody asks whether the server is ready.
 func TestChangedTellsTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -221,16 +221,16 @@ func TestChangedTellsTheLog(t *testing.T) {
 		e := &sick{Engine: memlock.New()}
 		defer e.Close()
 		h := NewHealth(e, Concerns{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if why := h.Trouble(); why != "" {
-			t.Errorf("there is trouble: %s", why)
+		if why := h.ClaimsRefused(); why != "" {
+			t.Errorf("claims are refused: %s", why)
 		}
 		full := error(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the disk is full"})
 		for _, now := range []*error{&full, nil} {
 			e.err.Store(now)
 			h.Changed()
 			synctest.Wait()
-			if why := h.Trouble(); (why != "") != (now != nil) {
-				t.Errorf("the trouble is %q, the engine's error %v", why, now)
+			if why := h.ClaimsRefused(); (why != "") != (now != nil) {
+				t.Errorf("claims are refused for %q, the engine's error %v", why, now)
 			}
 		}
 		for _, said := range []string{"the disk is full", "recovered"} {

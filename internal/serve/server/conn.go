@@ -72,7 +72,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 
 // run serves the connection until it ends. Requests that were read before the end are still answered.
 func (c *conn) run(arrival *limits.Arrival) {
-	err := c.hello()
+	err := c.handshake()
 	if err != nil {
 		c.refuse(err)
 		c.Flush()

@@ -16,15 +16,15 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/serve/wire"
 )
 
-// hello performs the handshake: TLS, if the listener speaks it, the first frame, and the gate. It
+// handshake performs the handshake: TLS, if the listener speaks it, the first frame, and the gate. It
 // writes by itself: the writing goroutine begins later.
-func (c *conn) hello() error {
+func (c *conn) handshake() error {
 	defer c.Flush()
 	until := time.Now().Add(handshakeTime)
 	if err := c.readBy(until); err != nil {
 		return err
 	}
-	certificate, err := c.handshake(until)
+	certificate, err := c.handshakeTLS(until)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (c *conn) hello() error {
 		return err
 	}
 	f := new(wire.ClientFrame)
-	if _, err := c.frame(wire.MaxHello, func(message []byte) error { return wire.ReadFrame(message, f) }); err != nil {
+	if _, err := c.frame(wire.MaxHandshake, func(message []byte) error { return wire.ReadFrame(message, f) }); err != nil {
 		return err
 	}
 	if f.GetHello().GetProtocol() != wire.Protocol {
@@ -88,9 +88,9 @@ func (c *conn) admit(token string, certificate *x509.Certificate) error {
 	return nil
 }
 
-// handshake performs the TLS handshake if the listener speaks TLS, and returns the client's verified
+// handshakeTLS performs the TLS handshake if the listener speaks TLS, and returns the client's verified
 // certificate, if there is one. It refuses a client that does not agree on TLS.
-func (c *conn) handshake(until time.Time) (*x509.Certificate, error) {
+func (c *conn) handshakeTLS(until time.Time) (*x509.Certificate, error) {
 	secure, ok := c.net.(*tls.Conn)
 	if !ok {
 		return nil, c.plain()

@@ -33,7 +33,7 @@ func TestForeignBytesAreRefused(t *testing.T) {
 		p.over(lockkeeper.ErrUnsupported)
 	})
 	for name, bytes := range map[string][]byte{
-		"a long hello":    binary.AppendUvarint(nil, wire.MaxHello+1),
+		"a long hello":    binary.AppendUvarint(nil, wire.MaxHandshake+1),
 		"no varint":       bytes.Repeat([]byte{0xff}, 16),
 		"no message":      append([]byte{4}, 0xff, 0xff, 0xff, 0xff),
 		"a broken string": append([]byte{3}, 0x0a, 0x7f, 'x'),

@@ -13,9 +13,9 @@ const Protocol = 1
 
 // Bounds in bytes.
 const (
-	MaxHello = 4 << 10 // of the first frame towards the server
-	MaxFrame = 1 << 20 // of any other
-	MaxName  = 128     // of the names in Hello and Welcome
+	MaxHandshake = 4 << 10 // of the first frame towards the server
+	MaxFrame     = 1 << 20 // of any other
+	MaxName      = 128     // of the names in Hello and Welcome
 )
 
 // headRoom is the room before a frame's message for its length.

@@ -1429,19 +1429,19 @@ func (x *Drain) GetUnlessVersion() string {
 
 // About describes a server.
 type About struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Version     string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	Uptime      int64                  `protobuf:"zigzag64,2,opt,name=uptime,proto3" json:"uptime,omitempty"`
-	Draining    string                 `protobuf:"bytes,3,opt,name=draining,proto3" json:"draining,omitempty"` // why it takes no new claims; "" if it takes them
-	Held        int64                  `protobuf:"varint,4,opt,name=held,proto3" json:"held,omitempty"`        // claims
-	Waiting     int64                  `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`  // claims
-	Sessions    int64                  `protobuf:"varint,6,opt,name=sessions,proto3" json:"sessions,omitempty"`
-	Connections int64                  `protobuf:"varint,7,opt,name=connections,proto3" json:"connections,omitempty"`
-	Engine      string                 `protobuf:"bytes,8,opt,name=engine,proto3" json:"engine,omitempty"`     // name of the engine that it exports
-	Identity    string                 `protobuf:"bytes,9,opt,name=identity,proto3" json:"identity,omitempty"` // of the client; "" where everybody may do everything
-	Already     bool                   `protobuf:"varint,10,opt,name=already,proto3" json:"already,omitempty"` // of drain: it has that version, so it did nothing
-	Began       bool                   `protobuf:"varint,11,opt,name=began,proto3" json:"began,omitempty"`     // of drain: this request began it; false if the server was draining before
-	Trouble     string                 `protobuf:"bytes,12,opt,name=trouble,proto3" json:"trouble,omitempty"`  // why its engine takes no claims at present, such as a full disk; "" if it takes them
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	Uptime        int64                  `protobuf:"zigzag64,2,opt,name=uptime,proto3" json:"uptime,omitempty"`
+	Draining      string                 `protobuf:"bytes,3,opt,name=draining,proto3" json:"draining,omitempty"` // why it takes no new claims; "" if it takes them
+	Held          int64                  `protobuf:"varint,4,opt,name=held,proto3" json:"held,omitempty"`        // claims
+	Waiting       int64                  `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`  // claims
+	Sessions      int64                  `protobuf:"varint,6,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Connections   int64                  `protobuf:"varint,7,opt,name=connections,proto3" json:"connections,omitempty"`
+	Engine        string                 `protobuf:"bytes,8,opt,name=engine,proto3" json:"engine,omitempty"`                                     // name of the engine that it exports
+	Identity      string                 `protobuf:"bytes,9,opt,name=identity,proto3" json:"identity,omitempty"`                                 // of the client; "" where everybody may do everything
+	Already       bool                   `protobuf:"varint,10,opt,name=already,proto3" json:"already,omitempty"`                                 // of drain: it has that version, so it did nothing
+	Began         bool                   `protobuf:"varint,11,opt,name=began,proto3" json:"began,omitempty"`                                     // of drain: this request began it; false if the server was draining before
+	ClaimsRefused string                 `protobuf:"bytes,12,opt,name=claims_refused,json=claimsRefused,proto3" json:"claims_refused,omitempty"` // why its engine takes no claims at present, such as a full disk; "" if it takes them
 	// The cluster that the server belongs to, in JSON: the schema Cluster of openapi.json. Empty without
 	// one, and for clients that may not look at everything.
 	Cluster       []byte `protobuf:"bytes,13,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -1556,9 +1556,9 @@ func (x *About) GetBegan() bool {
 	return false
 }
 
-func (x *About) GetTrouble() string {
+func (x *About) GetClaimsRefused() string {
 	if x != nil {
-		return x.Trouble
+		return x.ClaimsRefused
 	}
 	return ""
 }
@@ -3069,7 +3069,7 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\x05about\x18\x06 \x01(\v2\x19.lockkeeper.wire.v1.AboutR\x05about\"F\n" +
 	"\x05Drain\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12%\n" +
-	"\x0eunless_version\x18\x02 \x01(\tR\runlessVersion\"\xd9\x02\n" +
+	"\x0eunless_version\x18\x02 \x01(\tR\runlessVersion\"\xe6\x02\n" +
 	"\x05About\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06uptime\x18\x02 \x01(\x12R\x06uptime\x12\x1a\n" +
@@ -3082,8 +3082,8 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\bidentity\x18\t \x01(\tR\bidentity\x12\x18\n" +
 	"\aalready\x18\n" +
 	" \x01(\bR\aalready\x12\x14\n" +
-	"\x05began\x18\v \x01(\bR\x05began\x12\x18\n" +
-	"\atrouble\x18\f \x01(\tR\atrouble\x12\x18\n" +
+	"\x05began\x18\v \x01(\bR\x05began\x12%\n" +
+	"\x0eclaims_refused\x18\f \x01(\tR\rclaimsRefused\x12\x18\n" +
 	"\acluster\x18\r \x01(\fR\acluster\"\xdc\x01\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +

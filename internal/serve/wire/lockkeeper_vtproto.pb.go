@@ -925,10 +925,10 @@ func (m *About) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x6a
 	}
-	if len(m.Trouble) > 0 {
-		i -= len(m.Trouble)
-		copy(dAtA[i:], m.Trouble)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Trouble)))
+	if len(m.ClaimsRefused) > 0 {
+		i -= len(m.ClaimsRefused)
+		copy(dAtA[i:], m.ClaimsRefused)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.ClaimsRefused)))
 		i--
 		dAtA[i] = 0x62
 	}
@@ -2676,7 +2676,7 @@ func (m *About) SizeVT() (n int) {
 	if m.Began {
 		n += 2
 	}
-	l = len(m.Trouble)
+	l = len(m.ClaimsRefused)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
@@ -5933,7 +5933,7 @@ func (m *About) UnmarshalVT(dAtA []byte) error {
 			m.Began = bool(v != 0)
 		case 12:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Trouble", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field ClaimsRefused", wireType)
 			}
 			var stringLen uint64
 			for shift := uint(0); ; shift += 7 {
@@ -5961,7 +5961,7 @@ func (m *About) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.Trouble = string(dAtA[iNdEx:postIndex])
+			m.ClaimsRefused = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
 		case 13:
 			if wireType != 2 {

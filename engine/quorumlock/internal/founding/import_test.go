@@ -270,7 +270,7 @@ func TestImportMayBeKilledAnywhere(t *testing.T) {
 			killer := time.AfterFunc(after, func() { p.Signal(os.Kill) })
 			defer killer.Stop()
 		}
-		p.Tell("go")
+		p.Send("go")
 		word, rest := p.ReadLine()
 		p.Kill()
 		old := usable(t, from)

@@ -196,7 +196,7 @@ class Page {
     if (this.state === "cut") {
       notes.push("The stream of changes is cut since " + clock(this.store.cutAt || t) +
         ". You see the state of then. " +
-        "The page tries again and resumes." + (this.trouble ? " The server says: " + visible(this.trouble) : ""));
+        "The page tries again and resumes." + (this.failure ? " The server says: " + visible(this.failure) : ""));
     }
     if (this.session.draining) notes.push("The server takes no new claims: " + visible(this.session.draining));
     if (this.session.failed) notes.push("The engine did not answer: " + visible(this.session.failed));
@@ -246,7 +246,7 @@ class Page {
     }
     if (state === "cut") this.store.cut();
     this.state = state;
-    this.trouble = text;
+    this.failure = text;
     this.changed();
     if (state === "live") this.refresh();
   }

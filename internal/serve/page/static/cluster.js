@@ -14,7 +14,7 @@ export class Cluster {
     this.status = null; // null: no cluster is known
     this.askedAt = 0; // of the latest question
     this.at = 0; // of the status
-    this.trouble = ""; // why there is no newer status
+    this.failure = ""; // why there is no newer status
   }
 
   /** Asks, unless an answer is new. With mayLook false there is no cluster for this identity. */
@@ -28,9 +28,9 @@ export class Cluster {
     try {
       this.status = await server.request("GET", "/v1/cluster");
       this.at = now();
-      this.trouble = "";
+      this.failure = "";
     } catch (error) {
-      this.trouble = error.message;
+      this.failure = error.message;
     }
     this.changed();
   }
@@ -66,8 +66,8 @@ export class Cluster {
         el("bdi", {}, visible(text)))),
       el("ul", { class: "cards nodes" }, s.nodes.map((n) => this.node(n))),
       el("p", { class: "muted" }, "As the node " + visible(s.node) + " knows it, in term " + s.term + ", at change " +
-        s.applied.toLocaleString() + (this.trouble ? ", at " + clock(this.at) + ". The server did not answer since: " +
-        visible(this.trouble) : ".")),
+        s.applied.toLocaleString() + (this.failure ? ", at " + clock(this.at) + ". The server did not answer since: " +
+        visible(this.failure) : ".")),
     ];
   }
 

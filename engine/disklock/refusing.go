@@ -7,10 +7,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/dbfolder"
 )
 
-// setTrouble starts refusing commands because of t, or stops if t is nil. Only the writer and the
+// setRefusing starts refusing commands because of t, or stops if t is nil. Only the writer and the
 // journal's constructor call it.
-func (j *journal) setTrouble(t *trouble) {
-	was := j.trouble.Swap(t)
+func (j *journal) setRefusing(t *refusing) {
+	was := j.refusing.Swap(t)
 	if (was == nil) == (t == nil) {
 		return
 	}
@@ -39,10 +39,10 @@ func (j *journal) readSafe() safeTable {
 	return *j.safe
 }
 
-// trouble is a reason for which Admit refuses commands.
-type trouble struct {
+// refusing is a reason for which Admit refuses commands.
+type refusing struct {
 	err     *lockkeeper.Error
-	passing bool // the trouble may end; until then Admit still accepts commands without relies
+	passing bool // the reason may end; until then Admit still accepts commands without relies
 }
 
 // unavailable returns an ErrUnavailable with this detail.
