@@ -66,7 +66,7 @@ func TestExamineFine(t *testing.T) {
 	}
 }
 
-func TestExamineTrouble(t *testing.T) {
+func TestExamineFindsWhatIsWrong(t *testing.T) {
 	t.Run("careless", func(t *testing.T) {
 		e, err := openHere(file(t), options{careless: true})
 		if err != nil {
