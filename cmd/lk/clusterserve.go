@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/control"
 )
@@ -113,7 +114,8 @@ func (s *service) serveOperators(failed chan<- error) {
 	s.beside.Go(s.followCluster)
 	s.beside.Go(s.followPolicy)
 	s.beside.Go(func() {
-		if err := control.Serve(s.life, s.operators, clusterVerbs(s.node), s.log); err != nil {
+		operators := roundtrip.EndInOutage(s.life) // a person waits
+		if err := control.Serve(operators, s.operators, clusterVerbs(s.node), s.log); err != nil {
 			failed <- err
 		}
 	})

@@ -1,11 +1,13 @@
 package quorumlock
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 )
 
 // A client that knows the address of one node keeps its hold and its position when that node is lost,
@@ -64,12 +66,23 @@ func TestClientKeepsItsHoldWhenNodesAreLost(t *testing.T) {
 	}
 	// The last node alone states that it is suspended, and later an outage.
 	all[1].stop()
-	last := all[2].engine
+	last, missing := all[2].engine, all[0].config.ClientAddress
+	hasty := roundtrip.EndInOutage(ms.ctx())
+	before := make(chan error, 1)
+	go func() { before <- last.SetRank(hasty, all[0].config.Name, 3) }()
 	for {
 		nodes, changed := last.Nodes()
 		if nodes.Outage {
-			if at := all[0].config.ClientAddress; !strings.Contains(nodes.Suspended, at) {
-				t.Errorf("it does not name %s, which is missing: %s", at, nodes.Suspended)
+			if !strings.Contains(nodes.Suspended, missing) {
+				t.Errorf("it does not name %s, which is missing: %s", missing, nodes.Suspended)
+			}
+			_, err := last.Attach(hasty, lockkeeper.Session{ID: "s", TTL: time.Minute}, nil)
+			for _, err := range []error{<-before, err} {
+				var e *lockkeeper.Error
+				if !errors.Is(err, lockkeeper.ErrUnavailable) || !errors.As(err, &e) || e.Reason != lockkeeper.QuorumLost ||
+					!strings.Contains(err.Error(), missing) {
+					t.Errorf("a call that does not wait for the end of an outage ends with %v", err)
+				}
 			}
 			break
 		}

@@ -77,6 +77,10 @@ func (h *host) followSuspension(e *Engine) {
 		news := e.node.News()
 		why, outage := h.suspension(e)
 		h.stated.change(func(n *lockkeeper.ClusterNodes) { n.Suspended, n.Outage = why, outage })
+		if !outage || e.node.Status().Failed != nil { // a failed node refuses calls anyway
+			why = ""
+		}
+		e.node.StateOutage(why)
 		select {
 		case <-news:
 		case <-again.C:

@@ -54,7 +54,8 @@ var house = []room{
 	// messages between the nodes of a cluster
 	{"engine/quorumlock/internal/peers", ". engine/quorumlock/internal/replica internal/serve/limits internal/serve/wire",
 		"go.etcd.io/raft/v3 google.golang.org/protobuf"},
-	{"engine/quorumlock/internal/node", ". table internal/keeper internal/attached engine/quorumlock/internal/replica " +
+	{"engine/quorumlock/internal/node", ". table internal/keeper internal/attached internal/roundtrip " +
+		"engine/quorumlock/internal/replica " +
 		"engine/quorumlock/internal/voters", ""}, // runs such a node
 	// what identities may do in a cluster, decided by its leader
 	{"engine/quorumlock/internal/rights", ". table engine/quorumlock/internal/replica internal/serve/access " +
@@ -80,7 +81,8 @@ var house = []room{
 	{"internal/serve/control", ".", ""}, // operators on the machine of a server
 	{"internal/gctune", "", ""},         // the garbage collector of a server
 	{"internal/serve/server", ". internal/attached internal/serve/wire internal/serve/access internal/serve/limits", ""},
-	{"internal/serve/httpapi", ". internal/serve/access internal/serve/limits internal/serve/page grab " +
+	{"internal/serve/httpapi", ". internal/roundtrip internal/serve/access internal/serve/limits " +
+		"internal/serve/page grab " +
 		"internal/duration internal/listing internal/solo", ""},
 	{"internal/serve/page", ".", ""}, // the files of the page, and browsers that logged in
 	{"internal/serve/observe", ". internal/serve/access internal/serve/exposition", ""},
@@ -97,7 +99,7 @@ var house = []room{
 		"internal/serve/server internal/serve/wire internal/serve/control " +
 		"internal/serve/access internal/serve/limits internal/serve/httpapi internal/serve/observe tracing internal/otlp " +
 		"internal/duration internal/listing internal/cells internal/supervise internal/gctune internal/pki internal/load " +
-		"internal/top",
+		"internal/roundtrip internal/top",
 		"go.yaml.in/yaml/v3 github.com/spf13/cobra github.com/spf13/pflag " +
 			"golang.org/x/sys golang.org/x/term"},
 

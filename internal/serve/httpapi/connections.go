@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 	"github.com/lockkeeper/lockkeeper/internal/serve/limits"
 )
 
@@ -38,8 +39,10 @@ func newConnections(gone <-chan struct{}) *connections {
 // connectionKey finds a request's connection in its context.
 type connectionKey struct{}
 
-// begin is http.Server.ConnContext. It waits while too many others are unauthenticated.
+// begin is http.Server.ConnContext. It waits while too many others are unauthenticated. No request waits for
+// the end of an outage: its client is told, and can ask again.
 func (cs *connections) begin(ctx context.Context, nc net.Conn) context.Context {
+	ctx = roundtrip.EndInOutage(ctx)
 	arrival := cs.arrivals.Enter(nc, cs.gone)
 	if arrival == nil {
 		limits.HangUp(nc) // the HTTP server's next read fails

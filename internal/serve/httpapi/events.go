@@ -94,6 +94,8 @@ func (c *call) events() error {
 	}
 	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writeTimeout)) // for the end of the answer
 	if err != nil {
+		s.text.WriteString(": " + lockkeeper.Visible(err.Error()) + "\n\n") // a comment, for people with curl
+		_ = s.flush()
 		c.api.logger.Debug("a stream of events ended", "identity", c.pass.Name(), "error", err)
 	}
 	return nil // the client reconnects and resumes

@@ -2,12 +2,14 @@ package node
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
 	"github.com/lockkeeper/lockkeeper/internal/attached"
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 )
 
 // A waiter is a call or a read that somebody waits for.
@@ -102,6 +104,17 @@ func (n *Node) ask(ctx context.Context, notify attached.Notify, begin func(now t
 	if err := ctx.Err(); err != nil {
 		return refusal(err)
 	}
+	var o *outage
+	var began <-chan struct{}
+	if roundtrip.EndsInOutage(ctx) {
+		o = n.outage.Load()
+		began = o.began
+		select {
+		case <-began:
+			return refusal(o.err)
+		default:
+		}
+	}
 	w := &waiter{begin: begin, notify: notify, answer: make(chan replica.Answer, 1)}
 	if !n.mail.put(w) {
 		return refusal(errClosed)
@@ -110,7 +123,9 @@ func (n *Node) ask(ctx context.Context, notify attached.Notify, begin func(now t
 	case a := <-w.answer:
 		return a
 	case <-ctx.Done():
-		return n.giveUp(ctx, w)
+		return n.giveUp(w, context.Cause(ctx))
+	case <-began:
+		return n.giveUp(w, o.err)
 	}
 }
 
@@ -160,7 +175,7 @@ func (e *suspendedCall) Unwrap() []error { return []error{e.why, e.end} }
 
 // giveUp ends a call or a read whose caller waits no longer. If the answer has come meanwhile, it
 // counts.
-func (n *Node) giveUp(ctx context.Context, w *waiter) replica.Answer {
+func (n *Node) giveUp(w *waiter, err error) replica.Answer {
 	n.view.Lock()
 	defer n.view.Unlock()
 	select {
@@ -174,8 +189,7 @@ func (n *Node) giveUp(ctx context.Context, w *waiter) replica.Answer {
 		delete(n.waiters, w.id)
 		n.replica.Cancel(w.id)
 	}
-	err := context.Cause(ctx)
-	if n.suspended {
+	if n.suspended && !errors.Is(err, errOutage) {
 		err = &suspendedCall{n.whySuspended(), err}
 	}
 	return refusal(err)

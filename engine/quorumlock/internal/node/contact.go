@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
@@ -35,6 +36,39 @@ func (n *Node) whySuspended() error {
 		return err
 	}
 	return replica.ErrNoLeader
+}
+
+// An outage is one that lasts, or the next one.
+type outage struct {
+	began chan struct{} // closed when it has begun
+	err   error         // that of the calls that it ends; set before began is closed
+}
+
+// errOutage marks the ends of calls by an outage.
+var errOutage = errors.New("outage")
+
+// endedByOutage is the end of a call by an outage.
+type endedByOutage struct{ why string }
+
+func (e *endedByOutage) Error() string   { return e.why }
+func (e *endedByOutage) Unwrap() []error { return []error{replica.ErrNoLeader, errOutage} }
+
+// StateOutage states that no end of the suspension can be expected soon, and why; "" takes that back. It
+// ends the calls and reads whose callers have no time for an outage (roundtrip.EndInOutage). One goroutine
+// at a time calls it.
+func (n *Node) StateOutage(why string) {
+	now := n.outage.Load()
+	lasts := now.err != nil
+	switch {
+	case why == "" && lasts:
+		n.outage.Store(&outage{began: make(chan struct{})})
+	case why == "" || lasts && now.err.Error() == why:
+	case lasts:
+		n.outage.Store(&outage{began: now.began, err: &endedByOutage{why}})
+	default:
+		now.err = &endedByOutage{why}
+		close(now.began)
+	}
 }
 
 // Suspended returns for how long the node has had no contact with a leader, if it is suspended.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -79,6 +80,7 @@ type Node struct {
 
 	statusSuspended bool // suspended at the latest tick
 
+	outage   atomic.Pointer[outage]
 	mail     mailbox
 	writable chan struct{} // filled when writes gets an element
 	quit     chan struct{} // closed with the node
@@ -99,6 +101,7 @@ func New(c Config, state replica.State) (*Node, error) {
 
 		statusNews: make(chan struct{}),
 	}
+	n.outage.Store(&outage{began: make(chan struct{})})
 	c.Replica.Applied = n.applied
 	n.view.Lock()
 	defer n.view.Unlock()
