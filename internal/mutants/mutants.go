@@ -361,8 +361,8 @@ var mutants = []mutant{
 	},
 	{
 		"a node that installs a snapshot keeps its old table", "engine/quorumlock/internal/replica/snapshot.go",
-		`	r.replicated, r.applied, r.conf = state, s.`,
-		`	_, r.applied, r.conf = state, s.`,
+		`	r.replicated, r.applied = state, s.`,
+		`	_, r.applied = state, s.`,
 		"engine/quorumlock/internal/replica TestSimulation",
 	},
 	{
@@ -458,9 +458,15 @@ var mutants = []mutant{
 	},
 	{
 		"a leader of a cluster decides by a policy that the log has replaced", "engine/quorumlock/internal/replica/leader.go",
-		`!l.blocked && !l.settling && l`,
-		`!l.blocked && l`,
+		`!l.blocked && !l.settling && !r`,
+		`!l.blocked && !r`,
 		"engine/quorumlock/internal/replica TestPolicyCountsFromItsEntryOn",
+	},
+	{
+		"a leader of a cluster proposes on while the voters change", "engine/quorumlock/internal/replica/leader.go",
+		`!l.settling && !r.changing() && l`,
+		`!l.settling && l`,
+		"engine/quorumlock/internal/replica TestOnlyVoterThatLostThatItIsOneLeadsAgain",
 	},
 	{
 		"claims on their way count for no quota of a cluster", "engine/quorumlock/internal/rights/usage.go",
