@@ -222,11 +222,14 @@ func TestLeaderDecidesAboutCallsOfFollowers(t *testing.T) {
 func TestPolicyCountsFromItsEntryOn(t *testing.T) {
 	l, _ := ruled(t, "for ci")
 	var before, after []CallID
-	for i := range maxInFlight + 2 { // the last ones stay in the queue
+	for i := range 3 {
+		l.clock += batchTime // so that it may propose an entry for each call
 		before = append(before, l.callAs("ci", attach(fmt.Sprint("ci:before", i))))
 	}
+	l.clock += batchTime
 	put := l.setPolicy("for nobody")
 	for i := range 3 {
+		l.clock += batchTime
 		after = append(after, l.callAs("ci", attach(fmt.Sprint("ci:after", i))))
 	}
 	l.sync()
