@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 )
 
 func session(id string) lockkeeper.Session {
@@ -103,6 +104,30 @@ func TestCallWithoutALeaderWaitsForItsOwnBound(t *testing.T) {
 		time.AfterFunc(time.Second, func() { c.isolate(at, false) })
 		if _, err = at.engine.Attach(t.Context(), session("ann"), nil); err != nil {
 			t.Errorf("the contact came back: %v", err)
+		}
+	})
+}
+
+// A stated outage ends the calls of callers who do not wait for its end, and no later than the contact is back.
+// What is stated too late does nothing.
+func TestOutageEndsWithTheSuspension(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		at := c.follower()
+		c.isolate(at, true)
+		time.Sleep(5 * time.Second)
+		at.engine.node.StateOutage("two nodes are missing")
+		hasty := roundtrip.EndInOutage(t.Context())
+		_, err := at.engine.Attach(hasty, session("ann"), nil)
+		if !errors.Is(err, replica.ErrNoLeader) || !strings.Contains(err.Error(), "two nodes are missing") {
+			t.Errorf("in the outage: %v", err)
+		}
+		c.isolate(at, false)
+		if err := at.engine.node.Read(t.Context()); err != nil {
+			t.Error(err)
+		}
+		at.engine.node.StateOutage("two nodes are missing")
+		if _, err := at.engine.Attach(hasty, session("ann"), nil); err != nil {
+			t.Errorf("after the outage: %v", err)
 		}
 	})
 }

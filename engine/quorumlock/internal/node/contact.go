@@ -21,11 +21,12 @@ func (n *Node) followContact(now time.Duration) {
 	}
 }
 
-// resume ends the suspension if the contact is back. It does so before reads are answered, so no watcher
-// that begins with such a read is interrupted. The caller has locked the view.
+// resume ends the suspension, and the outage, if the contact is back. It does so before reads are answered, so
+// no watcher that begins with such a read is interrupted. The caller has locked the view.
 func (n *Node) resume() {
 	if n.suspended && n.replica.Status().Contact {
 		n.suspended = false
+		n.stateOutage("")
 		n.view.Interrupt(replica.Unavailable(replica.ErrNoLeader))
 	}
 }
@@ -53,10 +54,19 @@ type endedByOutage struct{ why string }
 func (e *endedByOutage) Error() string   { return e.why }
 func (e *endedByOutage) Unwrap() []error { return []error{replica.ErrNoLeader, errOutage} }
 
-// StateOutage states that no end of the suspension can be expected soon, and why; "" takes that back. It
-// ends the calls and reads whose callers have no time for an outage (roundtrip.EndInOutage). One goroutine
-// at a time calls it.
+// StateOutage states that no end of the suspension can be expected soon, and why; "" takes that back, and so
+// does the end of the suspension. It ends the calls and reads whose callers have no time for an outage
+// (roundtrip.EndInOutage). It does nothing if the suspension has ended meanwhile.
 func (n *Node) StateOutage(why string) {
+	n.view.Lock()
+	defer n.view.Unlock()
+	if n.suspended {
+		n.stateOutage(why)
+	}
+}
+
+// stateOutage is called with the view locked.
+func (n *Node) stateOutage(why string) {
 	now := n.outage.Load()
 	lasts := now.err != nil
 	switch {
