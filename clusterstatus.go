@@ -51,8 +51,32 @@ type ClusterStatus struct {
 	Live     int `json:"live"`     // present voters that the node reaches, itself included
 
 	Nodes  []NodeStatus `json:"nodes"` // by name
-	Alarms []string     `json:"alarms,omitempty"`
+	Alarms []Alarm      `json:"alarms,omitempty"`
 }
+
+// An Alarm is something that an operator has to act on. While it goes on, its Kind and Node stay, and the
+// figures in its Text change.
+type Alarm struct {
+	Kind   AlarmKind `json:"kind"`
+	Node   string    `json:"node,omitempty"` // the name of the node that it is about; "": the cluster as a whole
+	Text   string    `json:"text"`           // what is wrong, for people
+	Remedy string    `json:"remedy"`         // what to do about it
+}
+
+// An AlarmKind says what is wrong, for programs.
+type AlarmKind string
+
+// The kinds of alarms.
+const (
+	AlarmDiskFull    AlarmKind = "disk full"        // the node can't write, and goes on when there is room
+	AlarmRemoved     AlarmKind = "removed"          // the node is no part of the cluster any more
+	AlarmNotReached  AlarmKind = "not reached"      // the node that says so has no connection to another one
+	AlarmNoQuorum    AlarmKind = "no quorum"        // too few voters are reached: nothing is granted
+	AlarmNoReserve   AlarmKind = "no reserve"       // the loss of one more voter would be AlarmNoQuorum
+	AlarmNoCandidate AlarmKind = "no candidate"     // no node may vote instead of one that is lost
+	AlarmCertificate AlarmKind = "certificate ends" // that of the cluster's CA, within 60 days
+	AlarmUnreadable  AlarmKind = "unreadable"       // the node can't read who the members are
+)
 
 // A NodeStatus is one node of a cluster. In JSON durations are seconds.
 type NodeStatus struct {

@@ -60,8 +60,8 @@ func drawCluster(to io.Writer, s *lockkeeper.ClusterStatus) error {
 	if err := drawNodes(to, s); err != nil {
 		return err
 	}
-	for _, text := range s.Alarms {
-		fmt.Fprintf(to, "alarm: %s\n", text)
+	for _, a := range s.Alarms {
+		fmt.Fprintf(to, "alarm: %s\n       %s\n", a.Text, a.Remedy)
 	}
 	return nil
 }

@@ -28,7 +28,8 @@ func (a *app) newClusterToken(c *clusterOptions) *cobra.Command {
 	o := &joinTokenOptions{clusterOptions: c}
 	cmd := &cobra.Command{
 		Use:        "token",
-		SuggestFor: []string{"add", "invite", "join-token"},
+		Aliases:    []string{"add"},
+		SuggestFor: []string{"invite", "join-token"},
 		Short:      "Print a token by which one new node joins",
 		Long: `Print a token by which one new node joins the cluster. It is valid once, for an hour, and
 names the cluster's authority, so the new node gives the secret to nobody else.

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -50,45 +49,30 @@ func (s *service) followCluster() {
 const alarmEvery = 5 * time.Second
 
 // An alarmLog logs each alarm once when it has come, and once when it has gone.
-type alarmLog struct{ seen, logged map[string]bool } // by alarmKey
+type alarmLog struct{ seen, logged map[alarmKey]bool }
+
+// alarmKey is what stays the same in an alarm that goes on.
+type alarmKey struct {
+	kind lockkeeper.AlarmKind
+	node string
+}
 
 // follow takes the present alarms.
-func (l *alarmLog) follow(log *slog.Logger, alarms []string) {
-	seen, logged := make(map[string]bool), make(map[string]bool)
-	for _, text := range alarms {
-		key := alarmKey(text)
+func (l *alarmLog) follow(log *slog.Logger, alarms []lockkeeper.Alarm) {
+	seen, logged := make(map[alarmKey]bool), make(map[alarmKey]bool)
+	for _, a := range alarms {
+		key := alarmKey{a.Kind, a.Node}
 		seen[key] = true
 		if logged[key] = l.logged[key] || l.seen[key]; logged[key] && !l.logged[key] {
-			log.Warn("alarm", "alarm", text, "remedy", alarmRemedy(text))
+			log.Warn("alarm", "kind", a.Kind, "node", a.Node, "alarm", a.Text, "remedy", a.Remedy)
 		}
 	}
 	for key, was := range l.logged {
 		if was && !seen[key] {
-			log.Info("alarm is over", "alarm", key)
+			log.Info("alarm is over", "kind", key.kind, "node", key.node)
 		}
 	}
 	l.seen, l.logged = seen, logged
-}
-
-// alarmKey is what stays the same in the text of an alarm that goes on.
-func alarmKey(text string) string {
-	for _, varies := range []string{notReached, " ends in "} {
-		if at := strings.Index(text, varies); at >= 0 {
-			text = text[:at+len(varies)]
-		}
-	}
-	return strings.TrimSpace(text)
-}
-
-// notReached is in the alarm of a node that is not reached, before the time.
-const notReached = " has not been reached for "
-
-// alarmRemedy says what to do, as far as the alarm itself does not.
-func alarmRemedy(text string) string {
-	if strings.Contains(text, notReached) {
-		return "start it, or mend the network to it; if its disk is lost: lk cluster remove"
-	}
-	return "lk cluster ls on this machine shows the state and all alarms"
 }
 
 // joinGrace is how long a node may take to find its cluster, and to get its locks.

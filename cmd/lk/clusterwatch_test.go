@@ -27,16 +27,17 @@ func TestAlarmsAreLoggedOnce(t *testing.T) {
 	var out strings.Builder
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	var l alarmLog
-	missing := func(since string) string {
-		return `node "two", a voter, has not been reached for ` + since + ": refused"
+	missing := func(node, since string) lockkeeper.Alarm {
+		return lockkeeper.Alarm{
+			Kind: lockkeeper.AlarmNotReached, Node: node, Text: "not reached for " + since, Remedy: "start it",
+		}
 	}
-	const other = `node "three", a voter, has not been reached for 1s: refused`
-	l.follow(log, []string{missing("1s"), other})
+	l.follow(log, []lockkeeper.Alarm{missing("two", "1s"), missing("three", "1s")})
 	if out.Len() > 0 {
 		t.Errorf("logged at once: %s", &out)
 	}
 	for _, since := range []string{"6s", "11s", "16s"} {
-		l.follow(log, []string{missing(since)})
+		l.follow(log, []lockkeeper.Alarm{missing("two", since)})
 	}
 	l.follow(log, nil)
 	l.follow(log, nil)

@@ -141,14 +141,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy, l net.Listene
 			s.log.Warn(f.Detail, "remedy", f.Remedy)
 		}
 	}
-	s.health = observe.NewHealth(e, observe.Concerns{
-		Draining: s.draining,
-		Audit:    s.audit,
-		Expires:  s.expires,
-		Cluster:  s.clusterConcern(),
-		Grace:    s.startGrace(),
-		Logger:   s.log,
-	})
+	s.health = observe.NewHealth(e, s.concerns())
 	s.metrics = observe.NewMetrics(observe.Sources{
 		Version:     version(),
 		Connections: s.connections,
@@ -189,6 +182,22 @@ func (s *service) open(ctx context.Context, policy *access.Policy, l net.Listene
 		s.web.TLSConfig = s.webTLS
 	}
 	return nil
+}
+
+// concerns are what makes this server ready or not, beside its engine.
+func (s *service) concerns() observe.Concerns {
+	c := observe.Concerns{
+		Draining: s.draining,
+		Audit:    s.audit,
+		Expires:  s.expires,
+		Cluster:  s.clusterConcern(),
+		Grace:    s.startGrace(),
+		Logger:   s.log,
+	}
+	if s.node != nil {
+		c.Probe = s.node.Probe
+	}
+	return c
 }
 
 // wireServer returns the server of lk:// for the engine e.

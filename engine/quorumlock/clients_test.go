@@ -94,7 +94,8 @@ func TestClientKeepsItsHoldWhenNodesAreLost(t *testing.T) {
 	}
 }
 
-// A node that was removed states that to its clients, with the addresses of the others. It has no other alarm.
+// A node that was removed states that to its clients, with the addresses of the others. It has no other alarm,
+// and tries to reach the others no more.
 func TestRemovedNodeNamesTheOthersToItsClients(t *testing.T) {
 	all := newServed(t, 3, 0)
 	ms, last := all[0].of, all[2]
@@ -124,7 +125,17 @@ func TestRemovedNodeNamesTheOthersToItsClients(t *testing.T) {
 			t.Fatalf("the removed node states %+v", nodes)
 		}
 	}
-	if alarms := last.engine.Cluster().Alarms; len(alarms) != 1 || !strings.Contains(alarms[0], "was removed") {
+	for len(last.engine.host.transport.Status()) > 0 {
+		select {
+		case <-time.After(tickTime):
+		case <-ms.ctx().Done():
+			t.Fatalf("the removed node still tries to reach %+v", last.engine.host.transport.Status())
+		}
+	}
+	if nodes, _ := last.engine.Nodes(); !strings.Contains(nodes.Suspended, "was removed") {
+		t.Errorf("after it gave up it states %q", nodes.Suspended)
+	}
+	if alarms := last.engine.Cluster().Alarms; len(alarms) != 1 || alarms[0].Kind != lockkeeper.AlarmRemoved {
 		t.Errorf("its alarms are %q", alarms)
 	}
 }

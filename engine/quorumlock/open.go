@@ -29,10 +29,11 @@ type host struct {
 	keys      *join.Credentials
 	transport *peers.Transport
 	port      *port
-	known     []join.Node            // the members when this node joined
-	full      atomic.Pointer[string] // why nothing can be written, while the disk is full
-	changed   chan struct{}          // filled when a setting has changed
-	ready     atomic.Bool            // a leader had contact with this node
+	known     []join.Node               // the members when this node joined
+	full      atomic.Pointer[string]    // why nothing can be written, while the disk is full
+	changed   chan struct{}             // filled when a setting has changed
+	ready     atomic.Bool               // a leader had contact with this node
+	refusedAt atomic.Pointer[time.Time] // when another node refused this one, because it was removed
 	stated    stated
 	policy    policy
 	names     map[uint64]string // of nodes, by id; guarded by the lock of the node
@@ -247,6 +248,9 @@ func (h *host) Write(writes []replica.Write) error {
 
 // silent returns for how long a node outside the configuration has not answered.
 func (h *host) silent(id uint64) time.Duration {
+	if at := h.refusedAt.Load(); at != nil {
+		return max(time.Since(*at), 1)
+	}
 	for _, p := range h.transport.Status() {
 		if p.ID == id && p.Connected {
 			return 0
@@ -274,6 +278,10 @@ func (h *host) follow(e *Engine) {
 		case <-h.changed:
 			h.connectMembers(e.Settings().Known(), connected)
 		case <-again.C:
+			if h.refused() {
+				h.connectMembers(e.Settings().Known(), connected)
+				continue
+			}
 			ctx, cancel := context.WithTimeout(h.life, correctEvery)
 			err := e.correctAddresses(ctx)
 			cancel()
@@ -284,8 +292,8 @@ func (h *host) follow(e *Engine) {
 	}
 }
 
-// connectMembers lets the transport connect to the members, and to nobody else. connected are the ids that
-// it had before.
+// connectMembers lets the transport connect to the members, and to nobody else; to nobody at all if this node
+// was removed. connected are the ids that it had before.
 func (h *host) connectMembers(v join.View, connected map[uint64]bool) {
 	members, err := join.Nodes(v)
 	if err != nil {
@@ -297,6 +305,9 @@ func (h *host) connectMembers(v join.View, connected map[uint64]bool) {
 	}
 	present := make(map[uint64]bool)
 	for i := range members {
+		if h.refused() {
+			break
+		}
 		h.transport.Set(members[i].ID, members[i].Address.String())
 		present[members[i].ID], connected[members[i].ID] = true, true
 	}

@@ -1,15 +1,13 @@
 package quorumlock
 
 import (
-	"fmt"
+	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
-	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
 )
 
 // A TokenStatus is a join token that was not removed.
@@ -46,10 +44,7 @@ func (e *Engine) Cluster() lockkeeper.ClusterStatus {
 			s.Live++
 		}
 	}
-	nodes, err := join.Nodes(v)
-	if err != nil {
-		s.Alarms = append(s.Alarms, err.Error())
-	}
+	nodes, unreadable := join.Nodes(v)
 	for i := range nodes {
 		n := h.nodeStatus(&nodes[i], &r)
 		s.Nodes = append(s.Nodes, n)
@@ -57,8 +52,16 @@ func (e *Engine) Cluster() lockkeeper.ClusterStatus {
 			s.Leader = n.Name
 		}
 	}
-	s.Alarms = append(s.Alarms, h.alarms(&s, nodes, v, &r)...)
+	s.Alarms = h.alarms(&s, v, len(r.Voters), unreadable)
 	return s
+}
+
+// Probe makes a call that changes nothing, and takes what a change takes: the leader answers, and a majority of
+// the voters writes it to disk. The policy of the cluster does not matter to it. Otherwise the error is an
+// ErrUnavailable.
+func (e *Engine) Probe(ctx context.Context) error {
+	_, err := e.Settings().Read(ctx)
+	return err
 }
 
 // Changed returns a channel that is closed when the state of this node, its leader or the voters have
@@ -109,61 +112,6 @@ func (h *host) nodeStatus(n *join.Node, r *replica.Status) lockkeeper.NodeStatus
 		}
 	}
 	return s
-}
-
-// isRemoved reports whether this node was removed from the cluster. Others refuse a removed node at once, so
-// it mostly knows from their refusals alone, and not from the log.
-func (h *host) isRemoved(v join.View) bool {
-	id := join.FormatID(h.store.Identity().ID)
-	if len(v.Setting(expelledKeys+id).Value) > 0 {
-		return true
-	}
-	for _, p := range h.transport.Status() {
-		if !p.Connected && strings.Contains(p.LastError, id) && strings.Contains(p.LastError, join.WasRemoved) {
-			return true
-		}
-	}
-	return false
-}
-
-// warnedBefore is how long before its end the certificate of the CA is an alarm.
-const warnedBefore = 60 * 24 * time.Hour
-
-// alarms returns what an operator has to act on.
-func (h *host) alarms(s *lockkeeper.ClusterStatus, nodes []join.Node, v join.View,
-	r *replica.Status) (alarms []string) {
-	add := func(format string, args ...any) { alarms = append(alarms, fmt.Sprintf(format, args...)) }
-	if why := h.full.Load(); why != nil {
-		add("the disk of this node is full: %s", *why)
-	}
-	if h.isRemoved(v) {
-		add("this node was removed from the cluster: stop it; to use it again, join from an empty folder with a new token")
-		return alarms // the others refuse it
-	}
-	for i := range s.Nodes {
-		if n := &s.Nodes[i]; !n.Reached {
-			silent := max(n.Silent.Round(time.Second), time.Second)
-			add("node %q, a %s, has not been reached for %s: %s", n.Name, n.Role, silent, n.Error)
-		}
-	}
-	if len(r.Voters) > 0 && s.Live < s.Majority {
-		add("%d of %d voters are reached, and %d are needed: nothing is granted", s.Live, len(r.Voters), s.Majority)
-	} else if len(r.Voters) > 1 && s.Live == s.Majority && s.Live < len(r.Voters) {
-		add("%d of %d voters are reached: the loss of one more stops the cluster", s.Live, len(r.Voters))
-	}
-	able := 0
-	for i := range nodes {
-		if nodes[i].Rank < voters.Off {
-			able++
-		}
-	}
-	if able == 0 && len(nodes) > 0 {
-		add("all nodes have the rank off, so none may vote instead of one that is lost")
-	}
-	if left := time.Until(h.keys.AuthorityEnds()); left < warnedBefore {
-		add("the certificate of the cluster's CA ends in %s: replace it", left.Round(time.Hour))
-	}
-	return alarms
 }
 
 // Tokens returns the join tokens as this node knows them.

@@ -72,9 +72,9 @@ type (
 	Server string
 	// Cluster is the cluster that the server belongs to. The zero value: none is known.
 	Cluster struct {
-		Line   string   // its state
-		Alarms []string // what an operator has to act on
-		Nodes  string   // in lines
+		Line   string // its state
+		Alarms []lockkeeper.Alarm
+		Nodes  string // in lines
 	}
 )
 
@@ -348,8 +348,8 @@ func (m *Model) nodesText() string {
 		return "no cluster is known: the engine is no server of one, or its rules do not let you look at everything\n"
 	}
 	text := m.cluster.Line + "\n\n" + m.cluster.Nodes
-	for _, alarm := range m.cluster.Alarms {
-		text += "alarm: " + alarm + "\n"
+	for _, a := range m.cluster.Alarms {
+		text += "alarm: " + a.Text + "\n       " + a.Remedy + "\n"
 	}
 	return text
 }

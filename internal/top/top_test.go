@@ -212,9 +212,13 @@ func TestClusterIsShown(t *testing.T) {
 	sound := Cluster{Line: "ready: 2 voters", Nodes: "one  leader\ntwo  voter\n"}
 	m, _ = after(m, sound, "n")
 	wants(t, m, "cluster ready: 2 voters", "one  leader\ntwo  voter", "any key", "!alarm")
-	m, _ = after(m, Cluster{Line: "no quorum", Alarms: []string{"two is lost", "no majority"}, Nodes: "one  voter\n"})
-	wants(t, m, "cluster no quorum", "ALARM (n: nodes; 1 more): two is lost", "one  voter\n", "alarm: no majority",
-		"!two  voter")
+	m, _ = after(m, Cluster{
+		Line:   "no quorum",
+		Alarms: []lockkeeper.Alarm{{Text: "two is lost", Remedy: "start two"}, {Text: "no majority"}},
+		Nodes:  "one  voter\n",
+	})
+	wants(t, m, "cluster no quorum", "ALARM (n: nodes; 1 more): two is lost", "one  voter\n", "start two",
+		"alarm: no majority", "!two  voter")
 	m, _ = after(m, Key("esc"), "?", sound)
 	wants(t, m, "revoke a claim", "!one  leader")
 	m, _ = after(m, Key("esc"), Cluster{})
@@ -232,7 +236,11 @@ func TestScreenFits(t *testing.T) {
 	old.Err = errors.New("gone\x1b[2J")
 	for _, size := range []Size{{40, 10}, {80, 24}, {20, 5}, {200, 60}, {3, 2}, {1, 1}} {
 		m, _ := after(New(words()), reads(all...), Server("a server"), size,
-			Cluster{Line: "ready\u202e", Alarms: []string{"lost\x1b[2J"}, Nodes: "one\u202e"})
+			Cluster{
+				Line:   "ready\u202e",
+				Alarms: []lockkeeper.Alarm{{Text: "lost\x1b[2J", Remedy: "\u202e"}},
+				Nodes:  "one\u202e",
+			})
 		for _, message := range []any{
 			Key("end"), Key("pgup"), Key("home"), Key("pgdn"), "?", "j", "q", "n", "j", "q", "/w", Key("enter"), "x",
 			"because\u202e", old, Key("esc"),

@@ -79,7 +79,7 @@ func (m Model) View(now time.Time) []Line {
 		if n > 1 {
 			more = fmt.Sprintf("; %d more", n-1)
 		}
-		add(Warning, fmt.Sprintf("ALARM (n: nodes%s): %s", more, cells.Clean(m.cluster.Alarms[0])))
+		add(Warning, fmt.Sprintf("ALARM (n: nodes%s): %s", more, cells.Clean(m.cluster.Alarms[0].Text)))
 	}
 	if m.reading.Err != nil {
 		add(Warning, fmt.Sprintf("OLD: as of %s, %s ago: %s", m.reading.At.Format(time.TimeOnly),

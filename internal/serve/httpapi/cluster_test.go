@@ -19,7 +19,12 @@ var twoNodes = lockkeeper.ClusterStatus{
 		{Name: "two", ID: "fedcba9876543210", Address: "10.0.0.2:7430", Rank: "off", Role: lockkeeper.NodeLearner,
 			Silent: 2 * time.Second, Error: "connection refused"},
 	},
-	Alarms: []string{`node "two", a learner, has not been reached for 2s: connection refused`},
+	Alarms: []lockkeeper.Alarm{{
+		Kind:   lockkeeper.AlarmNotReached,
+		Node:   "two",
+		Text:   `node "two", a learner, has not been reached for 2s: connection refused`,
+		Remedy: "start it",
+	}},
 }
 
 // The nodes of a cluster are shown to an identity that may look at everything, and to no other one. A

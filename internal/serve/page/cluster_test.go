@@ -40,7 +40,12 @@ func TestClusterInABrowser(t *testing.T) {
 
 	lost := whole
 	lost.State, lost.Since, lost.Leader, lost.Live = lockkeeper.NodeNoQuorum, 90*time.Second, "", 1
-	lost.Alarms = []string{`node "two", a voter, has not been reached for 1m30s: <b>refused</b>`}
+	lost.Alarms = []lockkeeper.Alarm{{
+		Kind:   lockkeeper.AlarmNotReached,
+		Node:   "two",
+		Text:   `node "two", a voter, has not been reached for 1m30s: <b>refused</b>`,
+		Remedy: "start it, or mend the network to it",
+	}}
 	lost.Nodes = []lockkeeper.NodeStatus{whole.Nodes[0], whole.Nodes[1], whole.Nodes[2]}
 	for i := range lost.Nodes[1:] {
 		n := &lost.Nodes[1+i]
@@ -50,6 +55,7 @@ func TestClusterInABrowser(t *testing.T) {
 	c.shows("1 of 3 nodes")
 	c.shows("1 of 3 voters reached, 2 needed; none leads.")
 	c.shows("<b>refused</b>")
+	c.shows("To do: start it")
 	c.eval(`document.querySelector(".row.claim").click()`)
 	c.shows("The cluster: No quorum for")
 	c.eval(`document.querySelector(".chip.nodes").click()`)

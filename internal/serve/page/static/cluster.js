@@ -62,8 +62,8 @@ export class Cluster {
     return [
       el("p", { class: "status" }, el("span", { class: "mark " + (s.state === "ready" ? "held" : "asked") }),
         el("span", {}, this.sentence())),
-      (s.alarms ?? []).map((text) => el("div", { class: "notice alarm" }, el("strong", {}, "Alarm: "),
-        el("bdi", {}, visible(text)))),
+      (s.alarms ?? []).map((alarm) => el("div", { class: "notice alarm" }, el("strong", {}, "Alarm: "),
+        el("bdi", {}, visible(alarm.text)), el("div", {}, "To do: ", el("bdi", {}, visible(alarm.remedy))))),
       el("ul", { class: "cards nodes" }, s.nodes.map((n) => this.node(n))),
       el("p", { class: "muted" }, "As the node " + visible(s.node) + " knows it, in term " + s.term + ", at change " +
         s.applied.toLocaleString() + (this.failure ? ", at " + clock(this.at) + ". The server did not answer since: " +

@@ -1,0 +1,84 @@
+package quorumlock
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
+)
+
+// warnedBefore is how long before its end the certificate of the CA is an alarm.
+const warnedBefore = 60 * 24 * time.Hour
+
+// alarms returns what an operator has to act on. s has all but the alarms; present is how many voters there
+// are; unreadable says why the members can't be read from v, if so.
+func (h *host) alarms(s *lockkeeper.ClusterStatus, v join.View, present int, unreadable error) (
+	all []lockkeeper.Alarm) {
+	add := func(kind lockkeeper.AlarmKind, node, text, remedy string) {
+		all = append(all, lockkeeper.Alarm{Kind: kind, Node: node, Text: text, Remedy: remedy})
+	}
+	if why := h.full.Load(); why != nil {
+		add(lockkeeper.AlarmDiskFull, s.Node, "the disk of this node is full: "+*why, "make room; it goes on by itself")
+	}
+	if h.isRemoved(v) {
+		add(lockkeeper.AlarmRemoved, s.Node, "this node was removed from the cluster",
+			"stop it; to use it again, join from an empty folder with a new token")
+		return all // the others refuse it
+	}
+	if unreadable != nil {
+		add(lockkeeper.AlarmUnreadable, "", unreadable.Error(), "restart the nodes with the newest program among them")
+	}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; !n.Reached {
+			silent := max(n.Silent.Round(time.Second), time.Second)
+			add(lockkeeper.AlarmNotReached, n.Name,
+				fmt.Sprintf("node %q, a %s, has not been reached for %s: %s", n.Name, n.Role, silent, n.Error),
+				"start it, or mend the network to it; if its disk is lost: lk cluster remove "+n.Name)
+		}
+	}
+	if s.Live < min(s.Majority, present) {
+		add(lockkeeper.AlarmNoQuorum, "",
+			fmt.Sprintf("%d of %d voters are reached, and %d are needed: nothing is granted", s.Live, present, s.Majority),
+			"start the voters that are not reached; if the disks of a majority are lost: lk cluster recover")
+	} else if s.Live == s.Majority && s.Live < present {
+		add(lockkeeper.AlarmNoReserve, "",
+			fmt.Sprintf("%d of %d voters are reached: the loss of one more stops the cluster", s.Live, present),
+			"start the voters that are not reached")
+	}
+	mayVote := func(n lockkeeper.NodeStatus) bool { return n.Rank != voters.Off.String() }
+	if len(s.Nodes) > 0 && !slices.ContainsFunc(s.Nodes, mayVote) {
+		add(lockkeeper.AlarmNoCandidate, "", "all nodes have the rank off, so none may vote instead of one that is lost",
+			"give nodes a rank: lk cluster rank NODE 8")
+	}
+	if left := time.Until(h.keys.AuthorityEnds()); left < warnedBefore {
+		add(lockkeeper.AlarmCertificate, "",
+			fmt.Sprintf("the certificate of the cluster's CA ends in %s", left.Round(time.Hour)),
+			"replace it, as docs/engines/cluster-certificates.md says")
+	}
+	return all
+}
+
+// isRemoved reports whether this node was removed from the cluster. Others refuse a removed node at once, so
+// it mostly knows from their refusals alone, and not from the log.
+func (h *host) isRemoved(v join.View) bool {
+	id := join.FormatID(h.store.Identity().ID)
+	return h.refused() || len(v.Setting(expelledKeys+id).Value) > 0
+}
+
+// refused reports whether another node has refused this one because it was removed. That stays so: no id is
+// used twice.
+func (h *host) refused() bool {
+	id := join.FormatID(h.store.Identity().ID)
+	for _, p := range h.transport.Status() {
+		if !p.Connected && strings.Contains(p.LastError, id) && strings.Contains(p.LastError, join.WasRemoved) &&
+			h.refusedAt.CompareAndSwap(nil, new(time.Now())) {
+			h.config.log().Error("this node was removed from the cluster, and tries to reach it no more", "refused_by",
+				join.FormatID(p.ID))
+		}
+	}
+	return h.refusedAt.Load() != nil
+}
