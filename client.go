@@ -1,6 +1,7 @@
 package lockkeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -269,21 +270,22 @@ func (c *Client) freezeAnswered(id uint64) {
 	c.raiseLowestOpen()
 }
 
-// Thaw ends the freeze of the path; ErrNotHeld if there is none. If the client had to repeat the
+// Thaw, for operators, ends the freeze of the path; ErrNotHeld if there is none. The label is for the audit
+// log of a server. If the client had to repeat the
 // request because its answer was lost, Thaw returns nil also if there is none then (R18).
-func (c *Client) Thaw(ctx context.Context, path string) error {
+func (c *Client) Thaw(ctx context.Context, path string, by Label) error {
 	p, err := parseFreezable(path)
 	if err != nil {
 		return wrap("thaw", "", err)
 	}
-	return c.operate(ctx, "thaw", p, Ending{Kind: Thaw, Path: p})
+	return c.operate(ctx, "thaw", p, Ending{Kind: Thaw, Path: p, Label: by})
 }
 
 func (c *Client) operate(ctx context.Context, op string, path Path, e Ending) error {
 	if err := c.usable(op, path); err != nil {
 		return err
 	}
-	if err := c.guarantees.RefuseEnding(&e); err != nil {
+	if err := cmp.Or(e.Check(), c.guarantees.RefuseEnding(&e)); err != nil {
 		return wrap(op, path, err)
 	}
 	sent := false // an earlier request may have arrived: its answer is missing

@@ -374,7 +374,7 @@ func TestClientClose(t *testing.T) {
 		}
 		_, err := c.Lock(background, "a")
 		wantErr(t, err, lockkeeper.ErrInvalid)
-		wantErr(t, c.Thaw(background, "a"), lockkeeper.ErrInvalid)
+		wantErr(t, c.Thaw(background, "a", lockkeeper.Label{}), lockkeeper.ErrInvalid)
 		for _, err := range c.List(background, lockkeeper.Query{}) {
 			wantErr(t, err, lockkeeper.ErrInvalid)
 		}
@@ -425,6 +425,7 @@ func TestInvalidRequestsNeverReachTheEngine(t *testing.T) {
 		_, err = c.Lock(background, "a", lockkeeper.WithWait(-1))
 		wantErr(t, err, lockkeeper.ErrInvalid)
 		wantErr(t, c.Freeze(background, "a", 0, lockkeeper.Label{}), lockkeeper.ErrInvalid)
+		wantErr(t, c.Thaw(background, "a", lockkeeper.Label{Note: "\n"}), lockkeeper.ErrInvalid)
 		if f.log() != "" {
 			t.Errorf("the engine was asked: %s", f.log())
 		}

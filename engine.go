@@ -185,7 +185,7 @@ const (
 	// the holder's session (DefaultTTL if it has none). With Force it ends the hold at once; it
 	// always ends a waiting claim at once (R18).
 	Revoke
-	// Thaw, by an operator, ends the freeze of Path.
+	// Thaw, by an operator, ends the freeze of Path. Engines keep no Label of it; audit logs do.
 	Thaw
 	// Lapsed reports that the client stopped using the hold that Lapse names.
 	Lapsed
@@ -199,7 +199,7 @@ type Ending struct {
 	Path  Path   // of Thaw
 	Force bool   // of Revoke: at once, without asking
 	Lapse Lapse  // of Lapsed
-	Label        // of Revoke: the operator and the purpose
+	Label        // of Revoke and Thaw: the operator and the purpose
 }
 
 // Check returns an [ErrInvalid] with everything that is wrong with e by itself; nil if e is valid.
@@ -210,6 +210,7 @@ func (e *Ending) Check() error {
 	case Revoke:
 		c.label(e.Label)
 	case Thaw:
+		c.label(e.Label)
 		if err := e.Path.checkFreezable(); err != nil {
 			c.addf("%s", err.(*Error).Detail)
 		}

@@ -32,7 +32,7 @@ func TestThawWithLostAnswer(t *testing.T) {
 					w.before = func(context.Context, string, func()) error { return once() }
 				}
 			})
-			if err := c.Thaw(background, "db"); err != nil {
+			if err := c.Thaw(background, "db", lockkeeper.Label{}); err != nil {
 				t.Errorf("the %s was lost: %v", lost, err)
 			}
 			if ends < 1 || lost == "request" && ends != 2 {
@@ -40,7 +40,7 @@ func TestThawWithLostAnswer(t *testing.T) {
 			}
 			w.set(func() { w.before, w.after = nil, nil })
 			must(t)(c.TryLock(background, "db"))
-			wantErr(t, c.Thaw(background, "db"), lockkeeper.ErrNotHeld)
+			wantErr(t, c.Thaw(background, "db", lockkeeper.Label{}), lockkeeper.ErrNotHeld)
 		})
 	}
 }

@@ -57,7 +57,7 @@ var unsupportedChecks = []check{
 		}
 		if !w.claims(freezes) {
 			w.is(p.end(lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "db"}), lockkeeper.ErrUnsupported)
-			w.is(c.Thaw(w.ctx(), "db"), lockkeeper.ErrUnsupported)
+			w.is(c.Thaw(w.ctx(), "db", lockkeeper.Label{}), lockkeeper.ErrUnsupported)
 			w.is(c.Freeze(w.ctx(), "db", time.Hour, lockkeeper.Label{}), lockkeeper.ErrUnsupported)
 		}
 		for _, follow := range []bool{false, true} {

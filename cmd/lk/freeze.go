@@ -80,14 +80,18 @@ func (a *app) newThaw() *cobra.Command {
 		Long: `End the freeze of PATH early; with --all, the freeze of everything. Freezes of other paths
 stay. If PATH is not frozen, the exit code is 1.`,
 		Example: `  # the maintenance is done
-  lk thaw mydatabase
+  lk thaw mydatabase --note "new disks are in"
 
   # what is frozen at all?
   lk ls | grep frozen`,
-		Args: a.checked(func(cmd *cobra.Command, args []string) { o.checkPath(a, cmd, args) }),
+		Args: a.checked(func(cmd *cobra.Command, args []string) {
+			o.checkPath(a, cmd, args)
+			a.bad.add((&lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: lockkeeper.Root, Label: o.label()}).Check())
+		}),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return a.thaw(cmd.Context(), o) }),
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "end the freeze of everything, in place of PATH")
+	cmd.Flags().StringVar(&o.note, "note", "", "`WHY`, for the server's audit log")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the freeze that ended as JSON; durations are in seconds")
 	return cmd
 }
@@ -152,24 +156,14 @@ func (a *app) freeze(ctx context.Context, o *freezeOptions) error {
 }
 
 func (a *app) thaw(ctx context.Context, o *freezeOptions) error {
-	client, err := a.existing(ctx)
+	client, all, err := a.survey(ctx, lockkeeper.FeatureFreeze)
 	if err != nil {
 		return err
-	}
-	if client == nil {
-		return &exit{code: exitFailure}
 	}
 	defer client.Close()
-	if err := client.Guarantees().RefuseWithout(lockkeeper.FeatureFreeze); err != nil {
-		return err
-	}
-	all, err := listAll(ctx, client.Client, lockkeeper.Query{})
-	if err != nil {
-		return err
-	}
 	frozen, ok := freezeOf(o.path, all)
 	if ok {
-		err = client.Thaw(ctx, string(o.path))
+		err = client.Thaw(ctx, string(o.path), o.label())
 	}
 	if !ok || errors.Is(err, lockkeeper.ErrNotHeld) {
 		return notFrozen(o.path, all)

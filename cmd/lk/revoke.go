@@ -92,23 +92,35 @@ func (o *revokeOptions) label() lockkeeper.Label {
 	return lockkeeper.Label{As: userAtHost(), Note: o.note}
 }
 
-// revoke revokes the selected claims, and prints the effect for each.
-func (a *app) revoke(ctx context.Context, o *revokeOptions) error {
+// survey connects an operator who needs the feature, and lists all claims and freezes. The caller closes the
+// client, unless there is an error. If nobody ever had a lock, the error is a plain failure.
+func (a *app) survey(ctx context.Context, needs lockkeeper.Features) (*connection, []lockkeeper.Status, error) {
 	client, err := a.existing(ctx)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	if client == nil {
-		return &exit{code: exitFailure}
+		return nil, nil, &exit{code: exitFailure}
 	}
-	defer client.Close()
-	if err := client.Guarantees().RefuseWithout(lockkeeper.FeatureRevoke); err != nil {
-		return err
+	err = client.Guarantees().RefuseWithout(needs)
+	var all []lockkeeper.Status
+	if err == nil {
+		all, err = listAll(ctx, client.Client, lockkeeper.Query{})
 	}
-	all, err := listAll(ctx, client.Client, lockkeeper.Query{})
+	if err != nil {
+		client.Close()
+		return nil, nil, err
+	}
+	return client, all, nil
+}
+
+// revoke revokes the selected claims, and prints the effect for each.
+func (a *app) revoke(ctx context.Context, o *revokeOptions) error {
+	client, all, err := a.survey(ctx, lockkeeper.FeatureRevoke)
 	if err != nil {
 		return err
 	}
+	defer client.Close()
 	chosen, err := o.choose(all)
 	if err != nil {
 		return err

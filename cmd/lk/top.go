@@ -186,7 +186,7 @@ func (a *app) doAct(ctx context.Context, act top.Action) error {
 	case top.Freeze:
 		return client.Freeze(ctx, string(act.Path), act.For, by)
 	}
-	return client.Thaw(ctx, string(act.Path))
+	return client.Thaw(ctx, string(act.Path), by)
 }
 
 // The pause between two questions about the state of the server, which may take serverPause, and about

@@ -41,7 +41,7 @@ func TestTopAtTerminal(t *testing.T) {
 	s.shows(`^lk top \S*~ .*\n(.*\n)+.*frozen`)
 	s.tmux("resize-window", "-x", "100", "-y", "30")
 	s.types("/", "disks", "Enter", "t")
-	s.shows(`thaw db/a\? Enter: yes`)
+	s.shows(`thaw db/a; Esc: no; why\? _`)
 	s.types("Enter")
 	s.shows(`nothing is held, and nobody waits here; Esc shows everything`)
 	s.types("Escape")

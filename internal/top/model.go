@@ -6,7 +6,7 @@
 //	browsing ──x──> reason ──Enter──> Revoke
 //	browsing ──p──> path ──Enter──> span
 //	browsing ──f──> span ──Enter──> reason ──Enter──> Freeze
-//	browsing ──t──> confirm ──Enter──> Thaw
+//	browsing ──t──> reason ──Enter──> Thaw
 //
 // Esc leads back to browsing from everywhere. What an act is about is fixed when its key is pressed,
 // so a list that changes meanwhile can't give it another object.
@@ -56,7 +56,7 @@ type Action struct {
 	Ref  lockkeeper.Ref  // of Revoke
 	Path lockkeeper.Path // of Freeze and Thaw
 	For  time.Duration   // of Freeze
-	Note string          // of Revoke and Freeze: why
+	Note string          // why
 	text string          // names the object in questions
 }
 
@@ -87,7 +87,6 @@ const (
 	asksPath
 	asksSpan
 	asksReason
-	confirms
 	reading // a text
 )
 
@@ -160,7 +159,7 @@ func (m *Model) press(key string) Action {
 			m.filter, m.rows = filter, nil
 			m.rebuild()
 		}
-	case confirms, asksPath, asksSpan, asksReason:
+	case asksPath, asksSpan, asksReason:
 		return m.answer(key)
 	}
 	return Action{}
@@ -225,7 +224,7 @@ func (m *Model) ask(key string) {
 		return
 	}
 	a := Action{Act: map[string]Act{"x": Revoke, "f": Freeze, "t": Thaw}[key], Path: r.path, text: r.place()}
-	next := map[Act]mode{Revoke: asksReason, Freeze: asksSpan, Thaw: confirms}[a.Act]
+	next := map[Act]mode{Revoke: asksReason, Freeze: asksSpan, Thaw: asksReason}[a.Act]
 	switch {
 	case m.reading.Err != nil:
 		m.note = oldState
@@ -289,7 +288,7 @@ func (m *Model) answer(key string) Action {
 		m.pending.For, m.mode, m.input, m.note = d, asksReason, "", ""
 		return Action{}
 	case asksReason:
-		if text == "" {
+		if text == "" && m.pending.Act != Thaw {
 			m.note = "say why: holders and waiters see it"
 			return Action{}
 		}

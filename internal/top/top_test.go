@@ -173,14 +173,18 @@ func TestActsAreConfirmed(t *testing.T) {
 		t.Errorf("thaw of a hold: %+v", act)
 	}
 	m, act = after(m, "/ops", Key("enter"), "t")
-	if wants(t, m, "thaw files? Enter: yes"); act.Act != None {
+	if wants(t, m, "thaw files; Esc: no; why? "); act.Act != None {
 		t.Errorf("thaw without Enter: %+v", act)
 	}
-	if _, act = after(m, "yx"); act.Act != None {
+	m, act = after(m, "done")
+	if act.Act != None {
 		t.Errorf("thaw by another key: %+v", act)
 	}
-	if _, act = after(m, Key("enter")); act.Act != Thaw || act.Path != "files" {
+	if _, act = after(m, Key("enter")); act.Act != Thaw || act.Path != "files" || act.Note != "done" {
 		t.Errorf("thaw: %+v", act)
+	}
+	if _, act = after(m, Key("ctrl+u"), Key("enter")); act.Act != Thaw || act.Note != "" {
+		t.Errorf("thaw without a reason: %+v", act)
 	}
 }
 

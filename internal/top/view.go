@@ -203,13 +203,8 @@ func (m *Model) foot() string {
 	case asksSpan:
 		return m.question("freeze ", m.pending.text, " for: ", input, note)
 	case asksReason:
-		verb := "revoke "
-		if m.pending.Act == Freeze {
-			verb = "freeze "
-		}
+		verb := map[Act]string{Revoke: "revoke ", Freeze: "freeze ", Thaw: "thaw "}[m.pending.Act]
 		return m.question(verb, cells.Clean(m.pending.text), "; Esc: no; why? ", input, note)
-	case confirms:
-		return m.question("thaw ", m.pending.text, "? Enter: yes, Esc: no", "", "")
 	case reading:
 		if len(m.wrapped()) > m.listRows() {
 			return "up, down, PgUp, PgDn: move  any other key: back"

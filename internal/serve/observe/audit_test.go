@@ -84,7 +84,7 @@ func auditTells(t *testing.T) {
 	synctest.Wait()
 	must(t, 0, c.Freeze(ctx, "db", time.Hour, lockkeeper.Label{As: "bob", Note: "maintenance"}))
 	synctest.Wait()
-	must(t, 0, c.Thaw(ctx, "db"))
+	must(t, 0, c.Thaw(ctx, "db", lockkeeper.Label{}))
 	synctest.Wait()
 	a.Act(access.Act{
 		Identity: "bob",

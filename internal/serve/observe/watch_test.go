@@ -147,7 +147,7 @@ func TestNotifiedChanges(t *testing.T) {
 		time.Sleep(2 * gathering)
 		must(t, hold, hold.Release(ctx))
 		time.Sleep(2 * gathering)
-		must(t, e, operator.Thaw(ctx, "cold"))
+		must(t, e, operator.Thaw(ctx, "cold", lockkeeper.Label{}))
 		time.Sleep(2 * gathering)
 		cancel()
 		<-done
@@ -329,7 +329,7 @@ func TestGap(t *testing.T) {
 		e.cut <- struct{}{}
 		synctest.Wait()
 		must(t, 0, ends.Release(ctx))
-		must(t, 0, c.Thaw(ctx, "ice"))
+		must(t, 0, c.Thaw(ctx, "ice", lockkeeper.Label{}))
 		begins, err := c.Lock(ctx, "begins")
 		must(t, begins, err)
 		time.Sleep(10 * time.Second)
