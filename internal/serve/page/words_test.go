@@ -24,6 +24,11 @@ func TestWordsOfWaits(t *testing.T) {
 			t.Errorf("%s: %q, want %q", status, got, want)
 		}
 	}
+	order := c.eval(`import("/page/timeline.js").then(({ byGrant }) => [{ as: "d", waits: 3 }, { as: "c", waits: 2, seen: 9 },
+		{ as: "b", held: 8, waits: 1 }, { as: "a", held: 5, waits: 4 }].sort(byGrant).map((r) => r.as).join(""))`)
+	if order != "abcd" {
+		t.Errorf("the timeline has the order %v, want that of the grants, and then of the waits", order)
+	}
 	until := c.eval(`import("/page/words.js").then(({ blockerText }) =>
 		/^frozen by ops until \d\d:\d\d:\d\d/.test(blockerText({ why: "frozen", as: "ops", endsAt: Date.now() / 1000 })))`)
 	if until != true {

@@ -10,7 +10,7 @@ const LONGEST = 3600; // seconds that a timeline shows at most
 /** Returns the timeline of the records at a path; null if nothing was seen there. */
 export function timeline(store, path) {
   const t = now();
-  const records = (store.spans.get(path) ?? []).filter((r) => (r.end ?? t) > t - LONGEST);
+  const records = (store.spans.get(path) ?? []).filter((r) => (r.end ?? t) > t - LONGEST).sort(byGrant);
   if (!records.length) return null;
   const shown = records.slice(-MOST_LINES);
   const begin = Math.max(t - LONGEST, Math.min(...shown.map((r) => r.waits ?? r.held ?? r.seen)));
@@ -26,6 +26,12 @@ export function timeline(store, path) {
       el("tbody", {}, shown.map((r) => line(r, t, place)))),
     records.length > shown.length && el("p", { class: "muted" }, (records.length - shown.length) +
       " earlier ones are left out."));
+}
+
+/** Orders records by their grants; those without one come last, by the beginnings of their waits. */
+export function byGrant(a, b) {
+  if (a.held !== b.held) return (a.held ?? Infinity) - (b.held ?? Infinity);
+  return (a.waits ?? a.seen) - (b.waits ?? b.seen);
 }
 
 /** Returns the line of one claim. */
