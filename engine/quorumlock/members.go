@@ -121,19 +121,27 @@ var _ join.Settings = Settings{}
 func (e *Engine) Settings() Settings { return Settings{e.node} }
 
 // Read implements join.Settings. It makes a call, not a read: while nothing falls due, only calls bring
-// the leader's time to the tables. The call has no effect otherwise, because no session has an empty id.
+// the leader's time to the tables.
 func (s Settings) Read(ctx context.Context) (join.View, error) {
-	for range mostTries {
-		_, err := s.node.Call(ctx, replica.Caller{}, table.Command{Op: table.Renew}, nil)
-		if errors.Is(err, replica.ErrUnknown) && ctx.Err() == nil {
-			continue // the leader has changed, or this node was given the whole state
-		}
-		if errors.Is(err, lockkeeper.ErrUnavailable) {
-			return nil, err
-		}
-		break
+	if err := pass(ctx, s.node); err != nil {
+		return nil, err
 	}
 	return s.Known(), nil
+}
+
+// pass makes a call through the log that changes nothing but the time of the tables: it renews the session with an
+// empty id, which no session has. It returns nil if the table has said so.
+func pass(ctx context.Context, n *node.Node) (err error) {
+	for range mostTries {
+		_, err = n.Call(ctx, replica.Caller{}, table.Command{Op: table.Renew}, nil)
+		if errors.Is(err, lockkeeper.ErrSession) {
+			return nil
+		}
+		if !errors.Is(err, replica.ErrUnknown) || ctx.Err() != nil {
+			break // else the leader has changed, or this node was given the whole state
+		}
+	}
+	return err
 }
 
 // Known returns the settings as this node has them now.

@@ -57,12 +57,8 @@ func (e *Engine) Cluster() lockkeeper.ClusterStatus {
 }
 
 // Probe makes a call that changes nothing, and takes what a change takes: the leader answers, and a majority of
-// the voters writes it to disk. The policy of the cluster does not matter to it. Otherwise the error is an
-// ErrUnavailable.
-func (e *Engine) Probe(ctx context.Context) error {
-	_, err := e.Settings().Read(ctx)
-	return err
-}
+// the voters writes it to disk. The policy of the cluster does not matter to it. An error says why it was not made.
+func (e *Engine) Probe(ctx context.Context) error { return pass(ctx, e.node) }
 
 // Changed returns a channel that is closed when the state of this node, its leader or the voters have
 // changed since the call.

@@ -24,8 +24,9 @@ func TestWordsOfWaits(t *testing.T) {
 			t.Errorf("%s: %q, want %q", status, got, want)
 		}
 	}
-	order := c.eval(`import("/page/timeline.js").then(({ byGrant }) => [{ as: "d", waits: 3 }, { as: "c", waits: 2, seen: 9 },
-		{ as: "b", held: 8, waits: 1 }, { as: "a", held: 5, waits: 4 }].sort(byGrant).map((r) => r.as).join(""))`)
+	order := c.eval(`import("/page/timeline.js").then(({ byGrant }) => [
+		{ as: "d", waits: 3 }, { as: "c", waits: 2, seen: 9 }, { as: "b", held: 8, waits: 1 }, { as: "a", held: 5, waits: 4 },
+		].sort(byGrant).map((r) => r.as).join(""))`)
 	if order != "abcd" {
 		t.Errorf("the timeline has the order %v, want that of the grants, and then of the waits", order)
 	}
