@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/watching"
 )
 
 // List implements lockkeeper.Engine. It merges what the servers say; see merge. An ended claim is
@@ -17,30 +18,19 @@ import (
 // that of the read. With Query.Follow, a watcher receives the difference to its last read. It may
 // miss states in between, but never the last one of a claim.
 func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
-	return func(yield func(lockkeeper.Status, error) bool) {
-		if err := q.Check(); err != nil {
-			yield(lockkeeper.Status{}, err)
-			return
-		}
-		if q.Follow {
-			e.follow(ctx, q, yield)
-			return
-		}
-		readings, err := e.read(ctx, onlySession(q), false)
-		if err != nil {
-			yield(lockkeeper.Status{}, err)
-			return
-		}
-		live, ended := pick(merge(readings), q, changeOf(readings))
-		if q.Ref != (lockkeeper.Ref{}) {
-			live = append(live, ended...)
-		}
-		for _, st := range live {
-			if !yield(st, nil) {
-				return
-			}
-		}
+	return watching.List(ctx, q, e.list, e.follow)
+}
+
+func (e *Engine) list(ctx context.Context, q lockkeeper.Query) ([]lockkeeper.Status, error) {
+	readings, err := e.read(ctx, onlySession(q), false)
+	if err != nil {
+		return nil, err
 	}
+	live, ended := pick(merge(readings), q, changeOf(readings))
+	if q.Ref != (lockkeeper.Ref{}) {
+		live = append(live, ended...)
+	}
+	return live, nil
 }
 
 // onlySession returns the session of which alone q selects claims; "" if there is none.

@@ -11,32 +11,14 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/calls"
 	"github.com/lockkeeper/lockkeeper/internal/rows"
+	"github.com/lockkeeper/lockkeeper/internal/watching"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
 // List implements lockkeeper.Engine. A watcher receives the difference to its last read, at most
 // some twenty times a second. It may miss states in between, but never the last state of a claim.
 func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
-	return func(yield func(lockkeeper.Status, error) bool) {
-		if err := q.Check(); err != nil {
-			yield(lockkeeper.Status{}, err)
-			return
-		}
-		if q.Follow {
-			e.watch(ctx, q, yield)
-			return
-		}
-		all, err := e.list(ctx, q)
-		if err != nil {
-			yield(lockkeeper.Status{}, err)
-			return
-		}
-		for _, st := range all {
-			if !yield(st, nil) {
-				return
-			}
-		}
-	}
+	return watching.List(ctx, q, e.list, e.watch)
 }
 
 // reading passes a connection to do. It repeats do after a retryable error, such as that of a
