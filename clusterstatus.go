@@ -66,6 +66,14 @@ type Alarm struct {
 // An AlarmKind says what is wrong, for programs.
 type AlarmKind string
 
+// AlarmKinds returns all kinds of alarms.
+func AlarmKinds() []AlarmKind {
+	return []AlarmKind{
+		AlarmDiskFull, AlarmRemoved, AlarmNotReached, AlarmNoQuorum, AlarmNoReserve, AlarmNoCandidate, AlarmCertificate,
+		AlarmUnreadable,
+	}
+}
+
 // The kinds of alarms.
 const (
 	AlarmDiskFull    AlarmKind = "disk full"        // the node can't write, and goes on when there is room

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
-	"github.com/lockkeeper/lockkeeper/internal/serve/observe"
 )
 
 // followCluster checks the node again when it loses or finds the cluster, and when nodes come and go, so
@@ -113,61 +112,4 @@ func clusterFinding(s *lockkeeper.ClusterStatus) lockkeeper.Finding {
 		f.Detail += ", " + plural(len(s.Alarms), "alarm")
 	}
 	return f
-}
-
-// clusterGauges returns the metrics of a node; none without one.
-func (s *service) clusterGauges() []observe.Gauge {
-	if s.node == nil {
-		return nil
-	}
-	var all []observe.Gauge
-	add := func(name, help string, value func(*lockkeeper.ClusterStatus) float64) {
-		all = append(all, observe.Gauge{
-			Name: "lockkeeper_cluster_" + name,
-			Help: help,
-			Value: func() float64 {
-				now := s.node.Cluster()
-				return value(&now)
-			},
-		})
-	}
-	for _, state := range []lockkeeper.NodeState{
-		lockkeeper.NodeStarting, lockkeeper.NodeNoQuorum, lockkeeper.NodeStopped,
-	} {
-		add(stateName[state], "1 while the state of this node is: "+string(state)+".",
-			func(c *lockkeeper.ClusterStatus) float64 { return oneIf(c.State == state) })
-	}
-	add("leads", "1 while this node leads its cluster.",
-		func(c *lockkeeper.ClusterStatus) float64 { return oneIf(c.Leader == c.Node) })
-	add("voters_wanted", "How many nodes should vote.",
-		func(c *lockkeeper.ClusterStatus) float64 { return float64(c.Voters) })
-	add("voters_reached", "Voters that this node reaches, itself included.",
-		func(c *lockkeeper.ClusterStatus) float64 { return float64(c.Live) })
-	add("voters_needed", "Voters that a majority has.",
-		func(c *lockkeeper.ClusterStatus) float64 { return float64(c.Majority) })
-	add("nodes", "Nodes of the cluster.",
-		func(c *lockkeeper.ClusterStatus) float64 { return float64(len(c.Nodes)) })
-	add("alarms", "What lk cluster ls shows as alarms.",
-		func(c *lockkeeper.ClusterStatus) float64 { return float64(len(c.Alarms)) })
-	add("term", "Rises with every election of a leader.",
-		func(c *lockkeeper.ClusterStatus) float64 { return float64(c.Term) })
-	add("applied", "Number of the latest change that this node has.",
-		func(c *lockkeeper.ClusterStatus) float64 { return float64(c.Applied) })
-	add("no_quorum_seconds", "For how long this node has had no contact with a leader.",
-		func(c *lockkeeper.ClusterStatus) float64 { return c.Since.Round(time.Millisecond).Seconds() })
-	return all
-}
-
-// stateName names the states of a node in metrics.
-var stateName = map[lockkeeper.NodeState]string{
-	lockkeeper.NodeStarting: "starting",
-	lockkeeper.NodeNoQuorum: "no_quorum",
-	lockkeeper.NodeStopped:  "stopped",
-}
-
-func oneIf(yes bool) float64 {
-	if yes {
-		return 1
-	}
-	return 0
 }

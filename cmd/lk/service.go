@@ -149,7 +149,7 @@ func (s *service) open(ctx context.Context, policy *access.Policy, l net.Listene
 		Draining:    s.draining,
 		Health:      s.health,
 		Audit:       s.audit,
-		Gauges:      s.clusterGauges(),
+		Cluster:     s.cluster(),
 	})
 	s.metrics.Engine(e)
 	if n, ok := e.(lockkeeper.RefusalNotifier); ok {

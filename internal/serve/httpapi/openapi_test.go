@@ -317,6 +317,13 @@ func TestDocumentHasEveryField(t *testing.T) {
 			t.Errorf("%s is %v, and openapi.json has %v", name, want, d.enums[name])
 		}
 	}
+	var kinds []string
+	for _, kind := range lockkeeper.AlarmKinds() {
+		kinds = append(kinds, string(kind))
+	}
+	if !slices.Equal(d.enums["AlarmKind"], kinds) {
+		t.Errorf("alarms are of the kinds %q, and openapi.json has %q", kinds, d.enums["AlarmKind"])
+	}
 }
 
 // documentedTypes are the types of the schemas.
@@ -337,6 +344,7 @@ var documentedTypes = map[string]any{
 	"GrabRequest":   grabBody{},
 	"TerraformLock": lockInfo{},
 	"Cluster":       lockkeeper.ClusterStatus{},
+	"Alarm":         lockkeeper.Alarm{},
 	"Node":          lockkeeper.NodeStatus{},
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lockkeeper/lockkeeper"
 )
 
 var metricName = regexp.MustCompile(`\b(lockkeeper_[a-z_]+|process_[a-z_]+|go_[a-z_]+)\b`)
@@ -28,9 +30,10 @@ func metricsIn(text string, known []string) (names []string) {
 	return names
 }
 
-// allMetrics are the names of all metrics of a server.
+// allMetrics are the names of all metrics of a server that is a node of a cluster.
 func allMetrics(t *testing.T) (names []string) {
-	for _, f := range familiesOf(t, NewMetrics(Sources{})) {
+	cluster := func() lockkeeper.ClusterStatus { return lockkeeper.ClusterStatus{} }
+	for _, f := range familiesOf(t, NewMetrics(Sources{Cluster: cluster})) {
 		names = append(names, f.GetName())
 	}
 	return names

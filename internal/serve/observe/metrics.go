@@ -22,13 +22,8 @@ type Sources struct {
 	Draining    func() (string, bool) // as [access.Gate.Draining]
 	Health      *Health
 	Audit       *Audit
-	Gauges      []Gauge
-}
-
-// A Gauge is a number of the engine that only some servers have.
-type Gauge struct {
-	Name, Help string
-	Value      func() float64 // called for each reading
+	// Cluster returns the cluster of which the server is a node.
+	Cluster func() lockkeeper.ClusterStatus
 }
 
 // Metrics count what happens in a server, for Prometheus. No label has more than a
@@ -70,8 +65,8 @@ func NewMetrics(s Sources) *Metrics {
 	m.registerLocks()
 	m.registerEngine()
 	m.registerServer()
-	for _, g := range s.Gauges {
-		m.gauge(g.Name, g.Help, g.Value)
+	if s.Cluster != nil {
+		m.registerCluster(s.Cluster)
 	}
 	return m
 }

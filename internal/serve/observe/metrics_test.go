@@ -196,3 +196,29 @@ func BenchmarkCounted(b *testing.B) {
 		})
 	}
 }
+
+// A node states its cluster, its alarms by kind, as of the reading.
+func TestMetricsOfACluster(t *testing.T) {
+	now := lockkeeper.ClusterStatus{Node: "one", Leader: "one", State: lockkeeper.NodeReady, Live: 3}
+	looks := 0
+	m := NewMetrics(Sources{Cluster: func() lockkeeper.ClusterStatus { looks++; return now }})
+	for name, want := range map[string]string{"leads": "1", "no_quorum": "0", "voters_reached": "3"} {
+		if got := value(t, m, "lockkeeper_cluster_"+name); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+	now = lockkeeper.ClusterStatus{
+		Node:   "one",
+		State:  lockkeeper.NodeNoQuorum,
+		Alarms: []lockkeeper.Alarm{{Kind: lockkeeper.AlarmNotReached, Node: "two"}, {Kind: lockkeeper.AlarmNotReached}},
+	}
+	looks = 0
+	for kind, want := range map[string]string{"not reached": "2", "no reserve": "0"} {
+		if got := value(t, m, "lockkeeper_cluster_alarms", kind); got != want {
+			t.Errorf("alarms of kind %q: %s, want %s", kind, got, want)
+		}
+	}
+	if looks != 2 {
+		t.Errorf("two readings looked %d times", looks)
+	}
+}
