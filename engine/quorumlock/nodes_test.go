@@ -1,6 +1,7 @@
 package quorumlock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -236,6 +237,30 @@ func TestRemoveKeepsAMajority(t *testing.T) {
 	if err := two.Remove(ms.ctx(), "node9", "by mistake"); !errors.Is(err, lockkeeper.ErrInvalid) {
 		t.Errorf("a node that is not there is removed: %v", err)
 	}
+}
+
+// Two removals at once do not take each other's node for one that stays. Who repeats one that failed gets it done.
+func TestRemovalsAtOnceKeepAMajority(t *testing.T) {
+	t.Parallel()
+	ms := newMachines(t, 3)
+	ms.settle(3, 0)
+	first := ms.all[0].engine
+	ends := make(chan error, 2)
+	for _, m := range ms.all[1:] {
+		go func() { ends <- first.Remove(ms.ctx(), m.config.Name, "it is sold") }()
+	}
+	a, b := <-ends, <-ends
+	if refused := cmp.Or(a, b); a != nil && b != nil || refused != nil && !errors.Is(refused, lockkeeper.ErrInvalid) {
+		t.Errorf("two removals end with %v and %v", a, b)
+	}
+	ms.all[0].lock("db")
+	for _, m := range ms.all[1:] {
+		ms.until("it is removed, too", func() bool {
+			err := first.Remove(ms.ctx(), m.config.Name, "it is sold")
+			return err == nil || strings.Contains(err.Error(), "has no node")
+		})
+	}
+	ms.all[0].lock("site")
 }
 
 func TestTransferAndRank(t *testing.T) {

@@ -69,50 +69,6 @@ func (e *Engine) SetVoters(ctx context.Context, number int) error {
 	return e.change(ctx, votersKey, func(join.View) ([]byte, error) { return text, nil })
 }
 
-// ErrKeepsMajority is the cause of a refusal to remove a node without which the cluster would stop.
-var ErrKeepsMajority = errors.New("without that node, the voters that this node reaches are no majority: first bring " +
-	"others back, or give that node the rank off and wait until others vote instead")
-
-// Remove expels a node forever: because it is removed, or because its disk is lost, as reason says. Its
-// name is free from then on, and its id is never let in again. Other nodes talk to it no more, at
-// once. A node that votes and that others can replace should get RankOff first. If the rest of the
-// voters, as far as this node reaches them, is no majority, the error is an ErrInvalid with the cause
-// ErrKeepsMajority.
-func (e *Engine) Remove(ctx context.Context, node, reason string) error {
-	v, err := e.Settings().Read(ctx)
-	if err != nil {
-		return err
-	}
-	n, err := memberOf(v, node)
-	if err != nil {
-		return err
-	}
-	if n.ID == 0 {
-		return noNode(node)
-	}
-	if err := e.remains(n.ID); err != nil {
-		return err
-	}
-	return join.Expel(ctx, e.Settings(), n.ID, reason)
-}
-
-// remains returns an error if the voters but one are no majority, as far as this node reaches them.
-func (e *Engine) remains(without uint64) error {
-	s, live := e.node.Status(), 0
-	if !slices.Contains(s.Voters, without) {
-		return nil
-	}
-	for _, id := range s.Voters {
-		if id != without && (id == s.ID || e.host.reaches(id)) {
-			live++
-		}
-	}
-	if live > len(s.Voters)/2 {
-		return nil
-	}
-	return &lockkeeper.Error{Err: lockkeeper.ErrInvalid, Cause: ErrKeepsMajority}
-}
-
 // reaches reports whether this node has a connection to another one.
 func (h *host) reaches(id uint64) bool { return h.silent(id) == 0 }
 
