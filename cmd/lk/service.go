@@ -279,7 +279,10 @@ func (s *service) hangups(hup <-chan os.Signal) <-chan os.Signal {
 					s.log.Error("the audit log can't be reopened: lines go to the previous file, and the server retries each second",
 						"error", err)
 				}
-				passed <- sig
+				select {
+				case passed <- sig:
+				default: // nobody reads rules, or one HUP that is not read yet will do
+				}
 			}
 		}
 	})

@@ -60,8 +60,8 @@ func (e *Engine) remains(v join.View, without uint64) error {
 	for _, id := range s.Voters {
 		hex := join.FormatID(id)
 		if id != without && hex == before {
-			return lockkeeper.Invalid("the removal of node %s has begun, and it still votes: wait a few seconds; if it votes then, "+
-				"finish that removal first, or give it the rank off", hex)
+			return lockkeeper.Invalid("the removal of node %s has begun, and it still votes: wait a few seconds; if it votes "+
+				"then, finish that removal first, or give it the rank off", hex)
 		}
 		expelled := len(v.Setting(expelledKeys+hex).Value) > 0
 		if id != without && !expelled && (id == s.ID || e.host.reaches(id)) {
