@@ -37,6 +37,9 @@ On a shared engine (a file, a database), the clients of a server are those conne
 and the names (lk grab) and HTTP claims renewed at it within their TTL. Claims made through
 other servers, or directly at the engine, do not count.
 
+The URL names the one server. At a node of a cluster only that node drains; its clients go on
+at the others.
+
 With --unless-version V, nothing happens if the server runs version V; the exit code is then
 ` + fmt.Sprint(exitAlready) + `. So a deployment can always call it.
 
@@ -67,7 +70,7 @@ restart: holders find their locks when it is back.`,
 }
 
 func (a *app) drain(ctx context.Context, o *drainOptions) error {
-	client, err := a.connect(ctx)
+	client, err := a.connect(remote.OneServer(ctx))
 	if err != nil {
 		return err
 	}

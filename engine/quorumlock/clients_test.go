@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/remote"
 	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 )
 
@@ -137,5 +138,38 @@ func TestRemovedNodeNamesTheOthersToItsClients(t *testing.T) {
 	}
 	if alarms := last.engine.Cluster().Alarms; len(alarms) != 1 || alarms[0].Kind != lockkeeper.AlarmRemoved {
 		t.Errorf("its alarms are %q", alarms)
+	}
+}
+
+// What is about one server stays there: when that drains, and when it can perform no calls.
+func TestOneServerIsNotLeft(t *testing.T) {
+	all := newServed(t, 3, 0)
+	ms, one := all[0].of, all[1]
+	url := "lk://" + one.proxy.Addr()
+	e, err := remote.Open(remote.OneServer(ms.ctx()), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	one.server.Drain("it moves")
+	for range 3 {
+		if state, err := e.About(ms.ctx()); err != nil || state.Draining != "it moves" {
+			t.Errorf("a server that drains says %+v, %v", state, err)
+		}
+	}
+	all[0].stop()
+	all[2].stop()
+	ms.until("it is suspended", func() bool { n, _ := one.engine.Nodes(); return n.Suspended != "" })
+	late, err := remote.Open(remote.OneServer(ms.ctx()), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	if state, err := late.About(ms.ctx()); err != nil || state.Draining != "it moves" {
+		t.Errorf("a server without the others says %+v, %v", state, err)
+	}
+	_, err = remote.Open(remote.OneServer(ms.ctx()), url+","+all[0].proxy.Addr())
+	if !errors.Is(err, lockkeeper.ErrInvalid) {
+		t.Errorf("a URL of two servers for what is about one: %v", err)
 	}
 }

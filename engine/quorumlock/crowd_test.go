@@ -24,6 +24,7 @@ type served struct {
 	*machine
 	proxy   *badnet.Proxy
 	address string // of the server
+	server  *clientserver.Server
 	stop    func()
 }
 
@@ -35,7 +36,8 @@ func (s *served) up() {
 		s.of.Fatal(err)
 	}
 	s.start()
-	server, ended := clientserver.New(s.engine, clientserver.Options{Cluster: s.engine}), make(chan error, 1)
+	s.server = clientserver.New(s.engine, clientserver.Options{Cluster: s.engine})
+	server, ended := s.server, make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	s.stop = func() {
 		now, cancel := context.WithCancel(context.Background())

@@ -134,7 +134,9 @@ func (e *Engine) race(order []string, pause time.Duration) (*conn, error) {
 			case r.err != nil:
 				errs = append(errs, r.err)
 			case r.conn.suspension.Load() != nil:
-				order = withNodes(order, &r.conn.nodes)
+				if !e.nodes.only {
+					order = withNodes(order, &r.conn.nodes)
+				}
 				if spare == nil {
 					spare = r.conn
 				} else {

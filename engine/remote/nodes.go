@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,6 +17,7 @@ import (
 // The cluster's id decides whether a server belongs to the nodes: an address may lead to another server
 // one day, and there the sessions of this client would look as if they had ended.
 type nodes struct {
+	only    bool     // the one server of the URL is meant, and no other; see OneServer
 	given   []string // addresses of the URL
 	learned []string // addresses of the cluster's nodes, as one of them stated them last
 	cluster string   // the id of the cluster; "" while no server has stated one
@@ -25,6 +27,12 @@ type nodes struct {
 	last    bool                 // another server is preferred to at, in any case
 	avoided map[string]time.Time // when the client left the server at an address that could serve no claims
 }
+
+type oneServer struct{}
+
+// OneServer makes [Open], called with the context that it returns, keep to the one server of its URL, also when that
+// drains, or reaches no leader of its cluster: for what is about the server, and not about the claims.
+func OneServer(ctx context.Context) context.Context { return context.WithValue(ctx, oneServer{}, true) }
 
 // avoidTime is how long a client avoids a server that drains, or that reaches no leader of its cluster.
 const avoidTime = 10 * time.Second
@@ -86,7 +94,7 @@ func (n *nodes) connected(address string, stated *lockkeeper.ClusterNodes) {
 
 // learn records what the present server states.
 func (n *nodes) learn(stated *lockkeeper.ClusterNodes) {
-	if stated.ID != "" {
+	if stated.ID != "" && !n.only {
 		n.cluster, n.learned, n.self = stated.ID, stated.Addresses, stated.Self
 	}
 }

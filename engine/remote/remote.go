@@ -67,6 +67,9 @@ func Open(ctx context.Context, url string) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{endpoint: p, nodes: nodes{given: p.addresses, avoided: make(map[string]time.Time)}}
+	if e.nodes.only = ctx.Value(oneServer{}) != nil; e.nodes.only && len(p.addresses) > 1 {
+		return nil, lockkeeper.Invalid("this is about one server, and the URL names %d: name the one", len(p.addresses))
+	}
 	e.life, e.end = context.WithCancel(context.Background())
 	c, err := e.connection(ctx)
 	if err != nil {
