@@ -8,6 +8,7 @@ import (
 // A NodeState says whether a node of a cluster can answer calls.
 //
 //	starting ──> ready <──> no quorum            stopped: for good, until the process starts again
+//	               ^──────> disk stuck
 type NodeState string
 
 // The states of a node.
@@ -19,6 +20,9 @@ const (
 	// NodeNoQuorum: no leader is in contact with this node. Calls wait, and locks are neither granted
 	// nor lost by that.
 	NodeNoQuorum NodeState = "no quorum"
+	// NodeDiskStuck: the node does not lead, and its disk is full, or has taken no write for 2 s. Calls
+	// wait; clients go to other nodes.
+	NodeDiskStuck NodeState = "disk stuck"
 	// NodeStopped: the node has found its disk or its state damaged, or needs another version of the
 	// program; see ClusterStatus.Failed.
 	NodeStopped NodeState = "stopped"
@@ -39,7 +43,7 @@ type ClusterStatus struct {
 	Cluster string        `json:"cluster"` // its id
 	Node    string        `json:"node"`    // the name of the node that says so
 	State   NodeState     `json:"state"`   // of that node
-	Since   time.Duration `json:"since"`   // for how long there has been no quorum
+	Since   time.Duration `json:"since"`   // for how long the state is NodeNoQuorum or NodeDiskStuck
 	Failed  string        `json:"failed,omitempty"`
 	Leader  string        `json:"leader,omitempty"` // "": none that the node knows
 	Term    uint64        `json:"term"`             // rises with every election
@@ -69,14 +73,15 @@ type AlarmKind string
 // AlarmKinds returns all kinds of alarms.
 func AlarmKinds() []AlarmKind {
 	return []AlarmKind{
-		AlarmDiskFull, AlarmRemoved, AlarmNotReached, AlarmNoQuorum, AlarmNoReserve, AlarmNoCandidate, AlarmCertificate,
-		AlarmUnreadable,
+		AlarmDiskFull, AlarmDiskStuck, AlarmRemoved, AlarmNotReached, AlarmNoQuorum, AlarmNoReserve, AlarmNoCandidate,
+		AlarmCertificate, AlarmUnreadable,
 	}
 }
 
 // The kinds of alarms.
 const (
 	AlarmDiskFull    AlarmKind = "disk full"        // the node can't write, and goes on when there is room
+	AlarmDiskStuck   AlarmKind = "disk stuck"       // it has taken no write for 2 s or more
 	AlarmRemoved     AlarmKind = "removed"          // the node is no part of the cluster any more
 	AlarmNotReached  AlarmKind = "not reached"      // the node that says so has no connection to another one
 	AlarmNoQuorum    AlarmKind = "no quorum"        // too few voters are reached: nothing is granted

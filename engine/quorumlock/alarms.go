@@ -23,6 +23,10 @@ func (h *host) alarms(s *lockkeeper.ClusterStatus, v join.View, present int, unr
 	}
 	if why := h.full.Load(); why != nil {
 		add(lockkeeper.AlarmDiskFull, s.Node, "the disk of this node is full: "+*why, "make room; it goes on by itself")
+	} else if s.State == lockkeeper.NodeDiskStuck {
+		add(lockkeeper.AlarmDiskStuck, s.Node,
+			fmt.Sprintf("the disk of this node has taken no write for %s", s.Since.Round(time.Second)),
+			"look for its failure, or for what else keeps it busy")
 	}
 	if h.isRemoved(v) {
 		add(lockkeeper.AlarmRemoved, s.Node, "this node was removed from the cluster",

@@ -3,6 +3,7 @@ package quorumlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -317,6 +318,48 @@ func TestFullDiskDelaysCalls(t *testing.T) {
 		at.engine.Close() // does not wait for room
 		if err := <-answered; !errors.Is(err, lockkeeper.ErrUnavailable) {
 			t.Error(err)
+		}
+	})
+}
+
+// A node whose disk takes no writes hears no answers, though a leader is in contact with it. So it suspends itself.
+// If it leads, it lets another one lead.
+func TestNodeWithAStuckDiskIsSuspended(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		at, leader := c.follower(), c.leader()
+		ended := follow(t.Context(), at.engine)
+		at.disk.fail(errFull)
+		if _, err := leader.engine.Attach(t.Context(), session("ann"), nil); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, replica.ErrNoLeader) {
+			t.Errorf("the watcher ended with %v", err)
+		}
+		if since, stuck := at.engine.node.Stuck(); !stuck || since < 2*electionTicks*tickTime {
+			t.Errorf("stuck %v, since %s", stuck, since)
+		}
+		at.engine.node.StateOutage("no room")
+		_, err := at.engine.Attach(roundtrip.EndInOutage(t.Context()), session("bob"), nil)
+		if !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "no room") {
+			t.Errorf("a call that does not wait: %v", err)
+		}
+		at.disk.fail(nil)
+		if _, err := at.engine.Attach(t.Context(), session("bob"), nil); err != nil {
+			t.Errorf("with room: %v", err)
+		}
+		if _, suspended := at.engine.node.Suspended(); suspended {
+			t.Error("with room it is suspended")
+		}
+		leader.disk.fail(errFull)
+		for i := range 100 { // more than a leader has in flight
+			if _, err := at.engine.Attach(t.Context(), session(fmt.Sprint("eve", i)), nil); err != nil &&
+				!errors.Is(err, replica.ErrUnknown) {
+				t.Errorf("while the leader's disk is full: %v", err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if _, stuck := leader.engine.node.Stuck(); !stuck || c.leader() == leader {
+			t.Errorf("the leader whose disk is full: stuck %v, leads %v", stuck, c.leader() == leader)
 		}
 	})
 }

@@ -100,7 +100,18 @@ func (h *host) suspension(e *Engine) (why string, outage bool) {
 	case !suspended:
 		return "", false
 	}
+	if _, stuck := e.node.Stuck(); stuck {
+		return h.stuckDisk(), true
+	}
 	return h.noLeader(e, &s), since >= outageTime
+}
+
+// stuckDisk says that the disk of this node takes no writes, and what to do.
+func (h *host) stuckDisk() string {
+	if h.full.Load() != nil {
+		return "the disk of this node of the cluster is full: make room, and it goes on by itself"
+	}
+	return "the disk of this node of the cluster takes no writes: look for its failure, or for what else keeps it busy"
 }
 
 // noLeader says that no node leads, which voters this node does not reach, and what to do. It names nodes

@@ -64,12 +64,15 @@ func (e *Engine) Probe(ctx context.Context) error { return pass(ctx, e.node) }
 // changed since the call.
 func (e *Engine) Changed() <-chan struct{} { return e.node.News() }
 
-// state returns the state of this node, and for how long it has had no quorum.
+// state returns the state of this node, and for how long it has been in one that it may leave by itself.
 func (e *Engine) state(r *replica.Status) (lockkeeper.NodeState, time.Duration) {
 	since, suspended := e.node.Suspended()
+	stuckFor, stuck := e.node.Stuck()
 	switch {
 	case r.Failed != nil:
 		return lockkeeper.NodeStopped, 0
+	case stuck:
+		return lockkeeper.NodeDiskStuck, stuckFor
 	case r.Contact:
 		return lockkeeper.NodeReady, 0
 	case !e.host.ready.Load():

@@ -16,7 +16,8 @@ func (m *Metrics) registerCluster(look func() lockkeeper.ClusterStatus) {
 		name  string
 		state lockkeeper.NodeState
 	}{
-		{"starting", lockkeeper.NodeStarting}, {"no_quorum", lockkeeper.NodeNoQuorum}, {"stopped", lockkeeper.NodeStopped},
+		{"starting", lockkeeper.NodeStarting}, {"no_quorum", lockkeeper.NodeNoQuorum},
+		{"disk_stuck", lockkeeper.NodeDiskStuck}, {"stopped", lockkeeper.NodeStopped},
 	} {
 		add(s.name, "1 while the state of this node is: "+string(s.state)+".",
 			func() float64 { return oneIf(now.State == s.state) })
@@ -29,7 +30,9 @@ func (m *Metrics) registerCluster(look func() lockkeeper.ClusterStatus) {
 	add("term", "Rises with every election of a leader.", func() float64 { return float64(now.Term) })
 	add("applied", "Number of the latest change that this node has.", func() float64 { return float64(now.Applied) })
 	add("no_quorum_seconds", "For how long this node has had no contact with a leader.",
-		func() float64 { return now.Since.Round(time.Millisecond).Seconds() })
+		func() float64 {
+			return oneIf(now.State != lockkeeper.NodeDiskStuck) * now.Since.Round(time.Millisecond).Seconds()
+		})
 	var kinds []string
 	for _, kind := range lockkeeper.AlarmKinds() {
 		kinds = append(kinds, string(kind))

@@ -4,18 +4,19 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
 )
 
-// followContact suspends the node when it has had no contact with a leader for an election timeout.
-// It is called once in each tick, by a caller that has locked the view.
+// followContact suspends the node when it has had no contact with a leader for an election timeout, or when its
+// disk is stuck. It is called once in each tick, by a caller that has locked the view.
 func (n *Node) followContact(now time.Duration) {
 	if n.replica.Status().Contact {
 		n.contactless, n.contactAt = 0, now
-		return
+	} else {
+		n.contactless++
 	}
-	n.contactless++
-	if n.contactless >= n.config.Replica.ElectionTicks && !n.suspended {
+	if (n.contactless >= n.config.Replica.ElectionTicks || n.stuck(now)) && !n.suspended {
 		n.suspended = true
 		n.view.Interrupt(replica.Unavailable(n.whySuspended()))
 	}
@@ -23,8 +24,8 @@ func (n *Node) followContact(now time.Duration) {
 
 // resume ends the suspension, and the outage, if the contact is back. It does so before reads are answered, so
 // no watcher that begins with such a read is interrupted. The caller has locked the view.
-func (n *Node) resume() {
-	if n.suspended && n.replica.Status().Contact {
+func (n *Node) resume(now time.Duration) {
+	if n.suspended && n.replica.Status().Contact && !n.stuck(now) {
 		n.suspended = false
 		n.stateOutage("")
 		n.view.Interrupt(replica.Unavailable(replica.ErrNoLeader))
@@ -36,7 +37,28 @@ func (n *Node) whySuspended() error {
 	if err := n.replica.Status().Failed; err != nil {
 		return err
 	}
+	if n.stuck(n.config.Clock()) {
+		return errStuck
+	}
 	return replica.ErrNoLeader
+}
+
+var errStuck = errors.New("the disk of this node of the cluster takes no writes")
+
+// stuck reports whether the disk has not taken a write for two election timeouts. Then this node applies nothing,
+// though a leader is in contact with it. If it leads itself, it lets another one lead (changeMembers), and is
+// suspended like others if there is none. The caller has locked the view.
+func (n *Node) stuck(now time.Duration) bool {
+	bound := 2 * time.Duration(n.config.Replica.ElectionTicks) * n.config.Tick
+	return n.writeAt != lockkeeper.Forever && now-n.writeAt >= bound
+}
+
+// Stuck returns for how long the disk has not taken a write, if this node can make no calls because of that.
+func (n *Node) Stuck() (since time.Duration, stuck bool) {
+	n.view.Lock()
+	defer n.view.Unlock()
+	now := n.config.Clock()
+	return now - n.writeAt, n.suspended && n.stuck(now)
 }
 
 // An outage is one that lasts, or the next one.
@@ -49,10 +71,13 @@ type outage struct {
 var errOutage = errors.New("outage")
 
 // endedByOutage is the end of a call by an outage.
-type endedByOutage struct{ why string }
+type endedByOutage struct {
+	why   string
+	cause error
+}
 
 func (e *endedByOutage) Error() string   { return e.why }
-func (e *endedByOutage) Unwrap() []error { return []error{replica.ErrNoLeader, errOutage} }
+func (e *endedByOutage) Unwrap() []error { return []error{e.cause, errOutage} }
 
 // StateOutage states that no end of the suspension can be expected soon, and why; "" takes that back, and so
 // does the end of the suspension. It ends the calls and reads whose callers have no time for an outage
@@ -74,16 +99,22 @@ func (n *Node) stateOutage(why string) {
 		n.outage.Store(&outage{began: make(chan struct{})})
 	case why == "" || lasts && now.err.Error() == why:
 	case lasts:
-		n.outage.Store(&outage{began: now.began, err: &endedByOutage{why}})
+		n.outage.Store(&outage{began: now.began, err: &endedByOutage{why, n.whySuspended()}})
 	default:
-		now.err = &endedByOutage{why}
+		now.err = &endedByOutage{why, n.whySuspended()}
 		close(now.began)
 	}
 }
 
-// Suspended returns for how long the node has had no contact with a leader, if it is suspended.
+// Suspended returns for how long the node has had no contact with a leader, or no room or answer from its disk, and
+// whether it is suspended.
 func (n *Node) Suspended() (since time.Duration, suspended bool) {
 	n.view.Lock()
 	defer n.view.Unlock()
-	return n.config.Clock() - n.contactAt, n.suspended
+	now := n.config.Clock()
+	since = now - n.contactAt
+	if n.writeAt != lockkeeper.Forever {
+		since = max(since, now-n.writeAt)
+	}
+	return since, n.suspended
 }

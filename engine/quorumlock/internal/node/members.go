@@ -16,7 +16,9 @@ func (n *Node) changeMembers(now time.Duration) {
 		return
 	}
 	id := n.config.Replica.ID
-	if change, wanted := voters.Next(policy, members, id); wanted {
+	if n.stuck(now) { // it can write no change, and answers nobody
+		n.replica.Transfer(now, n.heir(members))
+	} else if change, wanted := voters.Next(policy, members, id); wanted {
 		_ = n.replica.Change(now, change)
 	} else if to := n.successor(members); to != 0 {
 		n.replica.Transfer(now, to)
@@ -58,13 +60,18 @@ func (n *Node) Successor() (id uint64, leads bool) {
 	n.view.Lock()
 	defer n.view.Unlock()
 	_, members, leads := n.members()
+	return n.heir(members), leads
+}
+
+// heir returns the voter among members that can lead best in place of this node; 0 if there is none.
+func (n *Node) heir(members []voters.Member) uint64 {
 	for i := range members {
 		if members[i].ID == n.config.Replica.ID {
 			members[i].Rank = voters.Off
 		}
 	}
 	to, _ := voters.Yield(members, n.config.Replica.ID)
-	return to.ID, leads
+	return to.ID
 }
 
 // Transfer lets another voter lead, as [replica.Replica.Transfer] does.

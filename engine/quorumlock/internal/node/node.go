@@ -73,7 +73,8 @@ type Node struct {
 	tickedAt    time.Duration   // the clock at the latest tick
 	contactless int             // ticks without contact with a leader
 	contactAt   time.Duration   // the clock at the latest tick with contact
-	suspended   bool            // there was no contact for an election timeout
+	writeAt     time.Duration   // when the write under way began, by the clock; lockkeeper.Forever: none is
+	suspended   bool            // the node can make no calls; see followContact
 	closed      bool
 	status      replica.Status // at the latest tick
 	statusNews  chan struct{}  // closed at a tick with another status, and when the node is closed
@@ -95,6 +96,7 @@ func New(c Config, state replica.State) (*Node, error) {
 		view:     keeper.NewView(c.Clock),
 		waiters:  make(map[replica.CallID]*waiter),
 		wakeAt:   lockkeeper.Forever,
+		writeAt:  lockkeeper.Forever,
 		mail:     mailbox{more: make(chan struct{}, 1)},
 		writable: make(chan struct{}, 1),
 		quit:     make(chan struct{}),
@@ -155,7 +157,7 @@ func (n *Node) carryOut(now time.Duration) {
 		default:
 		}
 	}
-	n.resume()
+	n.resume(now)
 	for _, a := range out.Answers {
 		if w := n.waiters[a.Call]; w != nil {
 			delete(n.waiters, a.Call)
@@ -228,7 +230,7 @@ func (n *Node) write() {
 		}
 		err := n.writeAll(writes)
 		n.input(func(now time.Duration) {
-			if err != nil {
+			if n.writeAt = lockkeeper.Forever; err != nil {
 				n.replica.Failed(now, err)
 			} else {
 				n.replica.Persisted(now, writes[len(writes)-1].Number)
@@ -262,7 +264,9 @@ func (n *Node) takeWrites() []replica.Write {
 	n.view.Lock()
 	defer n.view.Unlock()
 	writes := n.writes
-	n.writes = nil
+	if n.writes = nil; len(writes) > 0 {
+		n.writeAt = n.config.Clock()
+	}
 	return writes
 }
 
