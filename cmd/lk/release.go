@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,6 +31,7 @@ name does not hold it. If the lock is lost meanwhile, the command is stopped.` +
 
 Exit codes:
   0    released, or there was nothing to release
+  1    not released: the name has one of these paths by a reservation of other paths
   76   the lock was lost, and the clean-up was stopped before that
   2    bad usage; 69 the engine can't be reached; 77 denied
   else the clean-up's own; the lock is released all the same`,
@@ -88,9 +91,34 @@ func (a *app) release(ctx context.Context, o *reservationOptions, cleanup string
 		}
 	}
 	if released == 0 && cleaned == nil {
-		a.note("%s has nothing at %s, so there is nothing to release", o.as, o.what())
+		return a.nothingReleased(ctx, c, o)
 	}
 	return cleaned
+}
+
+// nothingReleased says that the name has nothing at exactly these paths. It is an error if the name has a reservation
+// of other paths, with one of these among them: the script that releases it believes that it is gone.
+func (a *app) nothingReleased(ctx context.Context, c *connection, o *reservationOptions) error {
+	for _, path := range o.paths {
+		all, err := listAll(ctx, c.Client, lockkeeper.Query{Meets: path, Brief: true})
+		if err != nil {
+			break // this engine or identity can't list: then it is not known
+		}
+		for _, s := range all {
+			has := slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool { return g.Path == path })
+			if s.As != o.as || !has || !grab.IsGrabbed(s.Ref) {
+				continue
+			}
+			var paths []string
+			for _, g := range s.Grants {
+				paths = append(paths, string(g.Path))
+			}
+			return &exit{code: exitFailure, say: fmt.Errorf("nothing was released: %s has a reservation of other paths with %s "+
+				"among them; to release it: lk release %s --as %s", o.as, path, strings.Join(paths, " "), o.as)}
+		}
+	}
+	a.note("%s has nothing at %s, so there is nothing to release", o.as, o.what())
+	return nil
 }
 
 // cleanUp runs the clean-up under a hold that lk renews meanwhile, with a guard: the engine knows
