@@ -119,7 +119,8 @@ func TestOutageEndsWithTheSuspension(t *testing.T) {
 		at.engine.node.StateOutage("two nodes are missing")
 		hasty := roundtrip.EndInOutage(t.Context())
 		_, err := at.engine.Attach(hasty, session("ann"), nil)
-		if !errors.Is(err, replica.ErrNoLeader) || !strings.Contains(err.Error(), "two nodes are missing") {
+		if !errors.Is(err, replica.ErrNoLeader) || !strings.Contains(err.Error(), "two nodes are missing") ||
+			!errors.Is(err, roundtrip.ErrNotBegun) {
 			t.Errorf("in the outage: %v", err)
 		}
 		c.isolate(at, false)

@@ -16,6 +16,7 @@ package roundtrip
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -84,6 +85,16 @@ func (c *Context) Outlive() (until time.Time, ok bool) {
 }
 
 // outageKey marks contexts whose calls end in an outage.
+// ErrNotBegun marks the error of a call that an engine never began: it has changed nothing, and never will.
+var ErrNotBegun = errors.New("the call was not begun")
+
+// NotBegun marks an error with ErrNotBegun. Its text stays.
+func NotBegun(err error) error { return &notBegun{err} }
+
+type notBegun struct{ error }
+
+func (e *notBegun) Unwrap() []error { return []error{e.error, ErrNotBegun} }
+
 type outageKey struct{}
 
 // EndInOutage returns a context for calls whose caller has no time for an outage: an engine that knows

@@ -74,7 +74,7 @@ var house = []room{
 		""},
 
 	{"internal/serve/wire", ".", "google.golang.org/protobuf github.com/planetscale/vtprotobuf"},
-	{"internal/serve/limits", ".", "golang.org/x/sync"},
+	{"internal/serve/limits", ". internal/roundtrip", "golang.org/x/sync"},
 	{"internal/load", "", ""}, // load generator and histogram of lk bench and of bench
 	{"internal/pki", ". internal/duration internal/serve/access", "golang.org/x/sys"},
 	{"internal/serve/access", ". internal/duration internal/serve/limits", ""},

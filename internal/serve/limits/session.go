@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 )
 
 // A Session counts what one session uses. See the package comment for its states.
@@ -273,5 +274,5 @@ func uncertain(err error) bool {
 // refusals are the errors after which an engine has changed nothing.
 var refusals = [...]error{
 	lockkeeper.ErrSession, lockkeeper.ErrNotHeld, lockkeeper.ErrInvalid, lockkeeper.ErrDenied,
-	lockkeeper.ErrUnsupported, lockkeeper.ErrNotAcquired,
+	lockkeeper.ErrUnsupported, lockkeeper.ErrNotAcquired, roundtrip.ErrNotBegun,
 }

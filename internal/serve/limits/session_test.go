@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/internal/roundtrip"
 )
 
 var errLost = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "lost on the way"}
@@ -72,16 +73,17 @@ func TestRefusedAttachKeepsSessionThatAnotherMayHaveOpened(t *testing.T) {
 	uses(t, i, "taken over without the claim", 1, 0, 0)
 }
 
-// An attach that alone was refused leaves nothing.
+// An attach that alone was refused, or not begun because the engine has an outage, leaves nothing.
 func TestRefusedAttachesLeaveNothing(t *testing.T) {
 	i := New(DefaultBounds()).Identity("ci")
-	for range 2 {
+	outage := roundtrip.NotBegun(lockkeeper.ErrUnavailable)
+	for _, refusal := range []error{lockkeeper.ErrDenied, lockkeeper.ErrDenied, outage} {
 		s, generation, err := i.Attaching("s", time.Minute, &Quota{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		uses(t, i, "in flight", 1, 0, 0)
-		s.Attached(&lockkeeper.Lease{}, generation, lockkeeper.ErrDenied)
+		s.Attached(&lockkeeper.Lease{}, generation, refusal)
 		uses(t, i, "refused", 0, 0, 0)
 	}
 }
