@@ -87,6 +87,15 @@ func (t *Table) Sessions() int { return len(t.sessions) }
 // (R19).
 func (t *Table) Resuming() bool { return t.resuming > 0 }
 
+// TTL returns the TTL of a session, 0 without end; false if it is not open.
+func (t *Table) TTL(session string) (ttl time.Duration, open bool) {
+	s := t.sessions[session]
+	if s == nil {
+		return 0, false
+	}
+	return s.ttl, true
+}
+
 // Open reports whether the session is open.
 func (t *Table) Open(session string) bool { return t.sessions[session] != nil }
 

@@ -120,7 +120,7 @@ func TestOutageEndsWithTheSuspension(t *testing.T) {
 		hasty := roundtrip.EndInOutage(t.Context())
 		_, err := at.engine.Attach(hasty, session("ann"), nil)
 		if !errors.Is(err, replica.ErrNoLeader) || !strings.Contains(err.Error(), "two nodes are missing") ||
-			!errors.Is(err, roundtrip.ErrNotBegun) {
+			!errors.Is(err, roundtrip.ErrNoEffect) {
 			t.Errorf("in the outage: %v", err)
 		}
 		c.isolate(at, false)

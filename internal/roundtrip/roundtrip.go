@@ -85,15 +85,15 @@ func (c *Context) Outlive() (until time.Time, ok bool) {
 }
 
 // outageKey marks contexts whose calls end in an outage.
-// ErrNotBegun marks the error of a call that an engine never began: it has changed nothing, and never will.
-var ErrNotBegun = errors.New("the call was not begun")
+// ErrNoEffect marks the error of a call that an engine never began: it has changed nothing, and never will.
+var ErrNoEffect = errors.New("the call was not begun")
 
-// NotBegun marks an error with ErrNotBegun. Its text stays.
-func NotBegun(err error) error { return &notBegun{err} }
+// NoEffect marks an error with ErrNoEffect. Its text stays.
+func NoEffect(err error) error { return &noEffect{err} }
 
-type notBegun struct{ error }
+type noEffect struct{ error }
 
-func (e *notBegun) Unwrap() []error { return []error{e.error, ErrNotBegun} }
+func (e *noEffect) Unwrap() []error { return []error{e.error, ErrNoEffect} }
 
 type outageKey struct{}
 

@@ -51,9 +51,10 @@ func (r *Rights) Session(id string) error {
 	return denied("session %q is not one of %s", cut(id), r.name)
 }
 
-// Attach returns why the identity may not open or take over a session; nil if it may.
-func (r *Rights) Attach(s *lockkeeper.Session) error {
-	if err := r.Session(s.ID); err != nil {
+// Attach returns why the identity may not open or take over a session; nil if it may. keeps says that the
+// session is open with this TTL, or a longer one: then a lower quota does not take it away.
+func (r *Rights) Attach(s *lockkeeper.Session, keeps bool) error {
+	if err := r.Session(s.ID); err != nil || keeps {
 		return err
 	}
 	return r.rights.allowsTTL(r.name, s.TTL)

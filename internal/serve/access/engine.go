@@ -86,10 +86,11 @@ func (e *guarded) session(r *rights, s *lockkeeper.Session) (string, error) {
 		return "", lockkeeper.Invalid("session id %q has %d bytes: at most %d are allowed to %s, whose name counts too",
 			s.ID, len(s.ID), lockkeeper.MaxSessionID-len(e.names.prefix), e.pass.Name())
 	}
-	if err := r.allowsTTL(e.pass.Name(), s.TTL); err != nil {
-		return "", err
+	err = r.allowsTTL(e.pass.Name(), s.TTL)
+	if err != nil && e.usage != nil && e.usage.Keeps(s.ID, s.TTL) {
+		err = nil
 	}
-	return id, nil
+	return id, err
 }
 
 // key returns the engine's key for k, and the rights of the pass.

@@ -30,6 +30,28 @@ func capped(claims, sessions int) *limits.Bounds {
 	return &b
 }
 
+// A lower longest TTL takes nothing away: a session that has more is attached again by a client that lost its
+// connection, and its claims are released.
+func TestLowerTTLTakesNoSessionAway(t *testing.T) {
+	s := newSite(t, limited(access.Quota{LongestTTL: duration.Span(time.Hour)}), access.Options{})
+	one := s.user("ci", "one")
+	if err := one.attach("one", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	one.takes("a")
+	s.policy.Quotas = limited(access.Quota{LongestTTL: duration.Span(time.Minute)}).Quotas
+	s.gate.Set(&s.policy)
+	if err := one.attach("one", time.Hour); err != nil {
+		t.Errorf("attached again: %v", err)
+	}
+	for _, refused := range []error{one.attach("one", time.Hour+1), one.attach("one", 0), one.attach("new", time.Hour)} {
+		if !errors.Is(refused, lockkeeper.Quota) {
+			t.Errorf("more than it has: %v", refused)
+		}
+	}
+	one.releases(1)
+}
+
 // counts fails the test unless the usage of ci has these numbers.
 func (s *site) counts(claims, waiting, sessions, paths int) {
 	s.Helper()

@@ -38,6 +38,17 @@ func (i *Identity) Attaching(session string, ttl time.Duration, q *Quota) (s *Se
 	}
 }
 
+// Keeps reports whether the session counts with that TTL, or a longer one; 0: without end.
+func (i *Identity) Keeps(session string, ttl time.Duration) bool {
+	s := i.find(session)
+	if s == nil {
+		return false
+	}
+	defer s.finishCall()
+	return s.counted && s.until > i.ledger.now() &&
+		(s.longest == lockkeeper.Forever || ttl != 0 && ttl <= s.longest)
+}
+
 // Attached applies the answer to an attach. The generation is that of Attaching.
 func (s *Session) Attached(lease *lockkeeper.Lease, generation uint64, err error) {
 	s.mu.Lock()

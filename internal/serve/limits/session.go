@@ -274,5 +274,5 @@ func uncertain(err error) bool {
 // refusals are the errors after which an engine has changed nothing.
 var refusals = [...]error{
 	lockkeeper.ErrSession, lockkeeper.ErrNotHeld, lockkeeper.ErrInvalid, lockkeeper.ErrDenied,
-	lockkeeper.ErrUnsupported, lockkeeper.ErrNotAcquired, roundtrip.ErrNotBegun,
+	lockkeeper.ErrUnsupported, lockkeeper.ErrNotAcquired, roundtrip.ErrNoEffect,
 }

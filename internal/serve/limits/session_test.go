@@ -76,7 +76,7 @@ func TestRefusedAttachKeepsSessionThatAnotherMayHaveOpened(t *testing.T) {
 // An attach that alone was refused, or not begun because the engine has an outage, leaves nothing.
 func TestRefusedAttachesLeaveNothing(t *testing.T) {
 	i := New(DefaultBounds()).Identity("ci")
-	outage := roundtrip.NotBegun(lockkeeper.ErrUnavailable)
+	outage := roundtrip.NoEffect(lockkeeper.ErrUnavailable)
 	for _, refusal := range []error{lockkeeper.ErrDenied, lockkeeper.ErrDenied, outage} {
 		s, generation, err := i.Attaching("s", time.Minute, &Quota{})
 		if err != nil {

@@ -102,7 +102,7 @@ func (n *Node) start(begin func(now time.Duration) replica.CallID, then func(*re
 func (n *Node) ask(ctx context.Context, notify attached.Notify, begin func(now time.Duration) replica.CallID,
 ) replica.Answer {
 	if err := ctx.Err(); err != nil {
-		return refusal(roundtrip.NotBegun(err))
+		return refusal(roundtrip.NoEffect(err))
 	}
 	var o *outage
 	var began <-chan struct{}
@@ -111,13 +111,13 @@ func (n *Node) ask(ctx context.Context, notify attached.Notify, begin func(now t
 		began = o.began
 		select {
 		case <-began:
-			return refusal(roundtrip.NotBegun(o.err))
+			return refusal(roundtrip.NoEffect(o.err))
 		default:
 		}
 	}
 	w := &waiter{begin: begin, notify: notify, answer: make(chan replica.Answer, 1)}
 	if !n.mail.put(w) {
-		return refusal(roundtrip.NotBegun(errClosed))
+		return refusal(roundtrip.NoEffect(errClosed))
 	}
 	select {
 	case a := <-w.answer:
@@ -184,7 +184,7 @@ func (n *Node) giveUp(w *waiter, err error) replica.Answer {
 	default:
 	}
 	if w.id == 0 {
-		w.canceled, err = true, roundtrip.NotBegun(err)
+		w.canceled, err = true, roundtrip.NoEffect(err)
 	} else {
 		delete(n.waiters, w.id)
 		n.replica.Cancel(w.id)

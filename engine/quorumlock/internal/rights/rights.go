@@ -94,7 +94,9 @@ func (d *Decider) Permit(t *table.Table, by replica.Caller, c *table.Command) er
 	}
 	switch c.Op {
 	case table.Attach:
-		if err := r.Attach(&c.Session); err != nil {
+		has, open := t.TTL(c.Session.ID)
+		keeps := open && (has == 0 || c.Session.TTL != 0 && c.Session.TTL <= has)
+		if err := r.Attach(&c.Session, keeps); err != nil {
 			return err
 		}
 		return d.usage.attach(t, by.Name, r.Quota(), &c.Session)

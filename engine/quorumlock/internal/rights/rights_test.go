@@ -71,6 +71,28 @@ func end(k lockkeeper.Key, e lockkeeper.Ending) table.Command {
 	return table.Command{Op: table.End, Key: k, Ending: e}
 }
 
+// A lower longest TTL takes nothing away: a session that has more is attached again.
+func TestLowerTTLTakesNoSessionAway(t *testing.T) {
+	s := &server{t, newDecider(t, policy()), table.New()}
+	c := attach("ci:a") // of a time with another quota
+	c.Session.TTL = 2 * time.Hour
+	if _, err := s.step(c); err != nil {
+		t.Fatal(err)
+	}
+	for ttl, permitted := range map[time.Duration]bool{
+		2 * time.Hour: true, time.Hour + 1: true, 2*time.Hour + 1: false, 0: false,
+	} {
+		c.Session.TTL = ttl
+		err := s.Permit(s.table, replica.Caller{Name: "ci"}, &c)
+		if permitted != (err == nil) || err != nil && !errors.Is(err, lockkeeper.Quota) {
+			t.Errorf("TTL %s: %v", ttl, err)
+		}
+		if err == nil {
+			s.Dropped(&c)
+		}
+	}
+}
+
 func TestRights(t *testing.T) {
 	s := &server{t, newDecider(t, policy()), table.New()}
 	held, _ := s.step(attach("ci:a"))
