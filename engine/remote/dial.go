@@ -184,16 +184,25 @@ func hangUp(results <-chan dialled, open int, spare *conn) {
 	}
 }
 
-// unreached returns the error of an attempt in which no address worked.
+// unreached returns the error of an attempt in which no address worked. For the first connection a refusal says
+// more than an address where no server answers. Later it ends what the client has only if all addresses refuse: one
+// server may refuse for a while, such as one with an older file of tokens, while the others restart.
 func (e *Engine) unreached(errs []error) error {
 	if e.life.Err() != nil {
 		return unavailable(errClosed)
 	}
-	for _, err := range errs {
-		// A refusal says more than an address where no server answers.
+	e.mu.Lock()
+	first := e.nodes.at == ""
+	e.mu.Unlock()
+	var refusals []error
+	for i, err := range errs {
 		if refused, ok := err.(*lockkeeper.Error); ok {
-			return refused
+			refusals = append(refusals, refused)
+			errs[i] = errors.New(refused.Error()) // the text alone: among others it is no refusal
 		}
+	}
+	if len(refusals) > 0 && (first || len(refusals) == len(errs)) {
+		return refusals[0]
 	}
 	return unavailable(errors.Join(errs...))
 }

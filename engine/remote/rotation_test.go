@@ -17,6 +17,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
 	"github.com/lockkeeper/lockkeeper/engine/remote"
 	"github.com/lockkeeper/lockkeeper/enginetest"
+	"github.com/lockkeeper/lockkeeper/internal/badnet"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 	"github.com/lockkeeper/lockkeeper/internal/testca"
@@ -270,4 +271,34 @@ func read(t *testing.T, file string) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// While one server is down, the refusal of another one, whose file of tokens is older, ends nothing.
+func TestRefusalOfOneServerEndsNothing(t *testing.T) {
+	ca, e := testca.New(t), memlock.New()
+	pair := ca.Server()
+	token, file := issue(t, "ci")
+	another, _ := issue(t, "other")
+	behind := func(token access.Token) string {
+		return secured(t, shared{e}, pair, nil, server.Options{Gate: access.New(e, everything(token), access.Options{})})
+	}
+	t.Cleanup(func() { e.Close() })
+	proxy, err := badnet.NewFrameless(behind(token), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := "?ca=" + ca.File + "&token=" + file
+	client := dial(t, "lks://"+proxy.Addr()+","+behind(another)+query)
+	defer client.Close()
+	proxy.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = client.Attach(ctx, lockkeeper.Session{ID: "s", TTL: time.Minute}, nil)
+	if !errors.Is(err, lockkeeper.ErrUnavailable) || errors.Is(err, lockkeeper.ErrDenied) {
+		t.Errorf("with one server down, and refused by the other: %v", err)
+	}
+	if _, err := remote.Open(t.Context(), "lks://"+proxy.Addr()+","+behind(another)+query); !errors.Is(err,
+		lockkeeper.ErrDenied) {
+		t.Errorf("a first connection: %v", err)
+	}
 }
