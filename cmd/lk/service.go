@@ -195,7 +195,7 @@ func (s *service) concerns() observe.Concerns {
 		Logger:   s.log,
 	}
 	if s.node != nil {
-		c.Probe = s.node.Probe
+		c.Probe, c.Closed = s.node.Probe, func() string { return s.gate.Closed() }
 	}
 	return c
 }

@@ -114,6 +114,16 @@ func (g *Gate) Set(p *Policy) {
 	}
 }
 
+// Closed returns why the policy admits nobody; "" if it does.
+func (g *Gate) Closed() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.policy == nil {
+		return ""
+	}
+	return g.policy.closed
+}
+
 // Ledger returns the counts of the resources that identities use.
 func (g *Gate) Ledger() *limits.Ledger { return g.ledger }
 

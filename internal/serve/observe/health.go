@@ -25,6 +25,7 @@ const (
 type Concerns struct {
 	Draining func() (reason string, yes bool) // as [access.Gate.Draining]
 	Audit    *Audit
+	Closed   func() string // as [access.Gate.Closed]
 	// Expires returns when the present certificate of the server expires; the zero time without one.
 	Expires func() time.Time
 	// Probe makes the engine do what a change takes. Nil: it attaches and ends a session.
@@ -132,6 +133,9 @@ func (h *Health) check() readiness {
 	answer := readiness{Ready: true, Checks: []lockkeeper.Finding{h.probe()}}
 	if h.concerns.Draining != nil {
 		answer.Checks = append(answer.Checks, drainFinding(h.concerns.Draining()))
+	}
+	if h.concerns.Closed != nil {
+		answer.Checks = append(answer.Checks, policyFinding(h.concerns.Closed()))
 	}
 	if h.concerns.Audit != nil {
 		answer.Checks = append(answer.Checks, auditFinding(h.concerns.Audit.Err()))
@@ -264,6 +268,18 @@ func drainFinding(reason string, yes bool) lockkeeper.Finding {
 		Grade:  lockkeeper.Broken,
 		Detail: "the server admits no new claims: " + reason,
 		Remedy: "send new clients elsewhere; clients that hold or wait are served to the end",
+	}
+}
+
+func policyFinding(closed string) lockkeeper.Finding {
+	if closed == "" {
+		return lockkeeper.Finding{Check: "policy", Detail: "the policy admits clients"}
+	}
+	return lockkeeper.Finding{
+		Check:  "policy",
+		Grade:  lockkeeper.Broken,
+		Detail: "nobody is admitted: " + closed,
+		Remedy: "give this server what its policy needs, and start it again, or change the policy of the cluster",
 	}
 }
 

@@ -282,3 +282,16 @@ func TestStartIsNoErrorForAWhile(t *testing.T) {
 		time.Sleep(time.Minute) // the checks after the grace
 	})
 }
+
+// A server whose policy admits nobody is not ready, though its engine is.
+func TestClosedServerIsNotReady(t *testing.T) {
+	closed := "it needs --tokens"
+	h := NewHealth(memlock.New(), Concerns{Closed: func() string { return closed }})
+	if code, wrong := ask(t, h); code != 503 || !strings.Contains(wrong, "policy broken: nobody is admitted: "+closed) {
+		t.Errorf("%d: %q", code, wrong)
+	}
+	closed = ""
+	if code, wrong := ask(t, h); code != 200 || wrong != "" {
+		t.Errorf("%d: %q", code, wrong)
+	}
+}
