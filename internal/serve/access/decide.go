@@ -162,6 +162,21 @@ func (r *rights) sees(n names, st *lockkeeper.Status) bool {
 		})
 }
 
+// allowsSomething reports whether the identity may do anything at the path or below it.
+func (r *rights) allowsSomething(at lockkeeper.Path) bool {
+	for v, where := range r.at {
+		if r.allows(v, at) {
+			return true
+		}
+		for path := range where.below {
+			if at.Covers(path) {
+				return true
+			}
+		}
+	}
+	return r.open
+}
+
 // A document is the form in which an engine keeps rules and quotas.
 type document struct {
 	Form   int     `json:"form"`

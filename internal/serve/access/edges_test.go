@@ -163,3 +163,23 @@ func TestOldLeaseReleasesNoNewerClaim(t *testing.T) {
 		}
 	})
 }
+
+// A list about a path at which an identity may do nothing is denied, and not empty: it would look free.
+func TestListOfAForbiddenPathIsDenied(t *testing.T) {
+	s := newSite(t, access.Policy{Rules: []access.Rule{
+		rule("ci", "look", "b/x"), rule("ci", "lock", "c"), rule("ops", "lock", "*"),
+	}}, access.Options{})
+	s.user("ops", "o").takes("a/x")
+	ci := s.user("ci", "one")
+	for path, want := range map[lockkeeper.Path]error{
+		"a/x": lockkeeper.ErrDenied, "a": lockkeeper.ErrDenied, "b": nil, "b/x": nil, "b/x/y": nil, "c/d": nil, "": nil,
+	} {
+		var got error
+		for _, err := range ci.List(t.Context(), lockkeeper.Query{Meets: path}) {
+			got = err
+		}
+		if !errors.Is(got, want) {
+			t.Errorf("%q: %v, want %v", path, got, want)
+		}
+	}
+}

@@ -347,7 +347,8 @@ func (e *guarded) operated(r *rights, a Act) {
 }
 
 // List implements lockkeeper.Engine. The rules in force at the time of each status decide whether a
-// follower sees it. The list ends with an ErrDenied when the pass is withdrawn.
+// follower sees it. The list ends with an ErrDenied when the pass is withdrawn. A list without a status is an
+// ErrDenied if the identity may do nothing at the path that it is about: nobody should take that for a free path.
 func (e *guarded) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return func(yield func(lockkeeper.Status, error) bool) {
 		if _, err := e.pass.enter(); err != nil {
@@ -358,6 +359,10 @@ func (e *guarded) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockke
 		defer cancel()
 		stop := context.AfterFunc(e.pass.admission.life, cancel)
 		defer stop()
+		about, shown := q.Meets, false
+		if q.Follow || q.Session != "" || q.Ref != (lockkeeper.Ref{}) {
+			about = ""
+		}
 		q = e.names.query(q)
 		q.Sees = func(st *lockkeeper.Status) bool { // so that the engine computes no hidden evidence
 			r, withdrawn := e.pass.admission.current()
@@ -372,11 +377,16 @@ func (e *guarded) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockke
 			if err == nil && !r.sees(e.names, &st) {
 				continue
 			}
+			shown = true
 			if !yield(e.names.status(st), e.names.err(err)) {
 				return
 			}
 		}
-		if _, err := e.pass.admission.current(); err != nil {
+		r, err := e.pass.admission.current()
+		if err == nil && !shown && about != "" && !r.allowsSomething(about) {
+			err = r.may(e.pass.Name(), Look, about)
+		}
+		if err != nil {
 			yield(lockkeeper.Status{}, err)
 		}
 	}
