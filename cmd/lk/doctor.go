@@ -259,6 +259,8 @@ func (d *doctor) openRemedy(err error, url string) string {
 		return databaseRemedy(err)
 	case d.app.engineSource() == "the default" && !errors.Is(err, lockkeeper.ErrInvalid):
 		return "see that " + file + " and its directory are yours to write; or " + homeRemedy
+	case slices.Contains(schemeOf(url).Names, "redis"):
+		return "start these redis-servers, or mend the network to them; a majority of them must answer"
 	case file == "":
 		return serverRemedy(err)
 	case errors.Is(err, lockkeeper.ErrInvalid):

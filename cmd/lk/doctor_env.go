@@ -1,9 +1,11 @@
 package main
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -82,12 +84,37 @@ func (d *doctor) examineURL(url string) {
 	}
 }
 
+// nameRemedy returns the remedy for a URL that names another server, or another authority, than the one that is
+// meant; "" if that is not what is wrong.
+func nameRemedy(err error) string {
+	var unknown x509.UnknownAuthorityError
+	var other x509.HostnameError
+	var lookup *net.DNSError
+	switch {
+	case errors.As(err, &unknown):
+		return "name by ?ca=FILE the file of the authority that has signed the certificate of this server; lk ca has made " +
+			"it beside the certificate, as lk-ca/ca.pem"
+	case errors.As(err, &other):
+		return "write a name of its certificate in the URL, or have a certificate made for this one: lk ca NAME"
+	case errors.As(err, &lookup) && lookup.IsNotFound:
+		return "correct the host name in the URL, or make this machine know it"
+	}
+	return ""
+}
+
 // serverRemedy returns the remedy for a server that can't be used.
 func serverRemedy(err error) string {
 	text := err.Error()
+	if remedy := nameRemedy(err); remedy != "" {
+		return remedy
+	}
 	switch {
 	case strings.Contains(text, "speaks HTTP"):
 		return fmt.Sprintf("name the port of the server's --listen, mostly %d, and not that of its --http", serverPort)
+	case strings.Contains(text, "speaks TLS"):
+		return "write lks:// in place of lk://, and name the file of its authority by ?ca=FILE"
+	case strings.Contains(text, "does not speak TLS"):
+		return "write lk:// in place of lks://, if you trust the network between"
 	case !errors.Is(err, lockkeeper.ErrDenied):
 		return "see that it runs (lk serve starts a server) and can be reached from here, or name another engine"
 	case strings.Contains(text, "no rule allows it anything"):
