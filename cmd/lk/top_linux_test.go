@@ -76,7 +76,7 @@ func TestTopShowsNodes(t *testing.T) {
 	first := startServer(t, folder, "--data", one, "--http", "off")
 	t.Cleanup(func() { first.stop(t) })
 	s.types("lk top "+first.url, "Enter")
-	s.shows(`\nengine quorum, .*\ncluster ready: 1 voter reached, 1 needed; one leads, in term \d+; this is one`)
+	s.shows(`\nengine cluster, .*\ncluster ready: 1 voter reached, 1 needed; one leads, in term \d+; this is one`)
 	lk("cluster", "token", "--data", one, "--out", token)
 	second := startServer(t, t.TempDir(), "--data", two, "--http", "off", "--join", token, "--name", "two", "--peers",
 		host+".2")

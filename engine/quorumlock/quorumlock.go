@@ -27,7 +27,7 @@ var (
 
 func guarantees() lockkeeper.Guarantees {
 	return lockkeeper.Guarantees{
-		Name:       "quorum",
+		Name:       "cluster",
 		Features:   lockkeeper.TableFeatures,
 		Reach:      lockkeeper.OnNetwork,
 		Survives:   lockkeeper.SurvivesPowerLoss,
