@@ -46,6 +46,7 @@ func (a *app) sayJoin(ctx context.Context, o *joinTokenOptions) {
 	run := "lk serve --join " + cmp.Or(o.out, "FILE")
 	if flags := o.neighbourFlags(ctx); flags != "" {
 		fmt.Fprintf(a.stderr, "lk: to run that node on this machine: %s\n", run+flags)
+		fmt.Fprintln(a.stderr, "lk: if this node has --tokens, --tls-cert, --tls-key or --config, that one needs them, too")
 		return
 	}
 	fmt.Fprintf(a.stderr, "lk: to run that node on its machine, whose address is ADDR: %s --peers ADDR --listen ADDR:%d "+

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,7 @@ answers while no quorum is there.
   starting    the node has had no contact with a leader since its start
   ready       it answers calls
   no quorum   no leader is in contact with it: calls wait, nothing is granted, nothing is lost
+  disk stuck  its disk is full, or takes no writes: its clients go to other nodes
   stopped     its disk or its log is damaged, or it needs another version of lk
 
 A leader is the voter that puts calls in order. A voter takes part in every decision. A
@@ -50,6 +52,13 @@ func (a *app) clusterLs(ctx context.Context, o *clusterOptions, asJSON bool) err
 	}
 	if asJSON {
 		return json.NewEncoder(a.stdout).Encode(s)
+	}
+	if o.data != "" {
+		for i := range s.Alarms { // remedies end with the command, which needs the folder, too
+			if strings.Contains(s.Alarms[i].Remedy, "lk cluster ") {
+				s.Alarms[i].Remedy += " --data " + o.data
+			}
+		}
 	}
 	return drawCluster(a.stdout, &s)
 }
