@@ -155,6 +155,16 @@ func (p *Pass) May(v Verb, at lockkeeper.Path) error {
 	return nil
 }
 
+// Named returns an ErrDenied if no rule names the identity. Where the engine decides, such an identity has a pass: its
+// calls are denied there, and what the server itself answers is denied by this.
+func (p *Pass) Named() error {
+	r, err := p.enter()
+	if err == nil && !r.open && len(r.at) == 0 {
+		err = unnamed(p.admission.name)
+	}
+	return err
+}
+
 // Reach returns the paths at which the identity may do v, each with everything below it, sorted.
 // "*" stands for all paths; an empty list for none, also of a pass that is withdrawn. It is for
 // display: only May decides.

@@ -127,7 +127,7 @@ func authenticatesCertificate(c *Credentials, now time.Time) (credential, time.T
 }
 
 func nobody(name string) error {
-	return denied("%s is authenticated, but no rule allows it anything", name)
+	return unnamed(name)
 }
 
 // stillAdmits returns the rights under p of an admission by c; nil if p does not admit c.
@@ -159,6 +159,10 @@ type rights struct {
 
 // everything is what every client may do without a policy.
 var everything = rights{open: true}
+
+func unnamed(name string) error {
+	return denied("%s is authenticated, but no rule allows it anything", name)
+}
 
 // A reach is a set of paths, each with all below it.
 type reach struct {

@@ -192,6 +192,11 @@ func (a *API) serve(c *call) error {
 		c.own = c.pass.Engine()
 	}
 	if found.plain != nil {
+		if !found.open {
+			if err := c.pass.Named(); err != nil {
+				return err
+			}
+		}
 		// It fails only in tests.
 		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(plainTimeout))
 		found.plain.ServeHTTP(c.w, c.r)

@@ -341,6 +341,9 @@ func (c *call) server() error {
 	if err := m.err(); err != nil {
 		return err
 	}
+	if err := c.pass.Named(); err != nil {
+		return err
+	}
 	answer, err := c.describe()
 	if err != nil {
 		return err
