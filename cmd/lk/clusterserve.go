@@ -97,6 +97,7 @@ func (s *service) openNode(ctx context.Context, folder string, l net.Listener) (
 	if err != nil {
 		return nil, err
 	}
+	s.checkFlags(e)
 	if err := s.checkPolicy(e); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
@@ -160,6 +161,19 @@ func (s *service) checkJoined(folder string) {
 	}
 	if err := quorumlock.CheckJoined(folder, token); err != nil {
 		s.log.Warn("--join is ignored, and the node of the folder served", "error", err)
+	}
+}
+
+// checkFlags warns of --name and --rank that a node has no use for: it has others since it joined.
+func (s *service) checkFlags(e *quorumlock.Engine) {
+	now, o := e.Cluster(), s.options
+	if name := o.node.Name; name != "" && name != now.Node {
+		s.log.Warn("--name is ignored: the node of this folder keeps its name", "name", now.Node)
+	}
+	for i := range now.Nodes {
+		if n := &now.Nodes[i]; n.Name == now.Node && o.nodeFlags.rank != "" && n.Rank != o.node.Rank.String() {
+			s.log.Warn("--rank is ignored: the node of this folder has one, and lk cluster rank changes it", "rank", n.Rank)
+		}
 	}
 }
 

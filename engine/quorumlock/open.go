@@ -140,6 +140,10 @@ func (h *host) knownAddress(e *Engine) (netip.AddrPort, error) {
 			return h.known[i].Address, nil
 		}
 	}
+	if h.isRemoved(e.Settings().Known()) {
+		return netip.AddrPort{}, lockkeeper.Invalid("this node was removed from the cluster: to use the machine again, " +
+			"empty its folder, and join with a new token")
+	}
 	return netip.AddrPort{}, lockkeeper.Invalid("this node does not know where to listen for other nodes: name the " +
 		"address")
 }
