@@ -197,7 +197,13 @@ func (g Guarantees) RefuseWithout(needed Features) error {
 	if missing == 0 {
 		return nil
 	}
-	detail := g.Name + " does not claim: " + missing.String()
+	detail := g.Name + " does not support: " + missing.String()
+	if missing&FeatureHierarchy != 0 {
+		detail += " (its paths have one part: write a-b for a/b)"
+	}
+	if missing&FeatureMeasuredSteal != 0 {
+		detail += " (say after how long: a duration, or a part of the TTL)"
+	}
 	if g.Notes.Instead != "" {
 		detail += "; " + g.Notes.Instead
 	}

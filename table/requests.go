@@ -209,7 +209,7 @@ func (t *Table) claim(s *session, w *lockkeeper.Want) error {
 		return err
 	}
 	if missing := w.Features() &^ lockkeeper.TableFeatures; missing != 0 {
-		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this engine does not claim: " + missing.String() +
+		return &lockkeeper.Error{Err: lockkeeper.ErrUnsupported, Detail: "this engine does not support: " + missing.String() +
 			"; state a time or a part of the holder's TTL"}
 	}
 	if c := s.claim(w.ID); c != nil {

@@ -136,8 +136,12 @@ func (w *policyWatch) take() {
 	}
 	w.options.file = fresh.file
 	w.set(p)
+	said := "rules and tokens were read again"
+	if w.taken == nil {
+		said = "rules and tokens are read"
+	}
 	w.taken, w.wrong = w.seen, ""
-	w.log.Info("rules and tokens were read again", "rules", len(p.Rules), "tokens", len(p.Tokens))
+	w.log.Info(said, "rules", len(p.Rules), "tokens", len(p.Tokens))
 }
 
 // fails logs an error, once.
