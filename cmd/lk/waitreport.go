@@ -13,7 +13,14 @@ import (
 // end a job that prints nothing for ten minutes.
 const stateEvery = 2 * time.Minute
 
-// waitReport prints the position and the blockers of a waiting claim, at each change and
+// The first promptLines changes are printed at once, later ones at most every changeEvery: before a claim with a low
+// limit, holders may come and go all the time.
+const (
+	promptLines = 10
+	changeEvery = 10 * time.Second
+)
+
+// waitReport prints the position and the blockers of a waiting claim, when they change and
 // every stateEvery, until stop.
 type waitReport struct {
 	contest
@@ -24,6 +31,9 @@ type waitReport struct {
 
 	mu      sync.Mutex
 	printed string            // waitKey of the last printed status
+	lines   int               // how many were printed
+	at      time.Time         // when the last one was
+	behind  bool              // a change was not printed
 	last    lockkeeper.Status // the last one with blockers
 }
 
@@ -47,8 +57,12 @@ func (r *waitReport) changed(ctx context.Context, status lockkeeper.Status) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if waitKey(status) != r.printed {
+	switch {
+	case waitKey(status) == r.printed:
+	case r.lines < promptLines || time.Since(r.at) >= changeEvery:
 		r.write(status)
+	default:
+		r.behind = true
 	}
 }
 
@@ -72,13 +86,19 @@ func (r *waitReport) stop() {
 
 func (r *waitReport) repeat(ctx context.Context, ref lockkeeper.Ref) {
 	defer close(r.ended)
-	tick := time.NewTicker(stateEvery)
+	tick := time.NewTicker(changeEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
+		}
+		r.mu.Lock()
+		due := r.behind || time.Since(r.at) >= stateEvery
+		r.mu.Unlock()
+		if !due {
+			continue
 		}
 		if status := r.read(ctx, ref); status.State == lockkeeper.Waiting {
 			r.mu.Lock()
@@ -91,7 +111,8 @@ func (r *waitReport) repeat(ctx context.Context, ref lockkeeper.Ref) {
 // write prints a status. If nothing blocks the claim any more, it waits for the engine to end
 // the last holder. The caller holds r.mu.
 func (r *waitReport) write(status lockkeeper.Status) {
-	r.printed = waitKey(status)
+	r.printed, r.at, r.behind = waitKey(status), time.Now(), false
+	r.lines++
 	if len(status.Blockers) > 0 {
 		r.last = status
 	} else if before := r.last.Blockers; len(before) > 0 && len(ownReasons(status)) == 0 {
