@@ -169,6 +169,11 @@ func TestListOfANodeWithoutContact(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.isolate(at, true)
+		for _, err := range at.engine.List(t.Context(), lockkeeper.Query{Stale: true}) {
+			if err != nil && !errors.Is(err, errUnconfirmed) {
+				t.Errorf("a list right after the contact was lost: %v", err)
+			}
+		}
 		time.Sleep(5 * time.Second)
 		for range 2 {
 			var seen []lockkeeper.Status

@@ -146,12 +146,14 @@ func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 // leader that answers.
 func (e *Engine) read(ctx context.Context, mayBeStale bool) error {
 	if mayBeStale {
-		soon, cancel := context.WithTimeout(ctx, staleTime)
+		soon, cancel := context.WithTimeoutCause(ctx, staleTime, errUnconfirmed)
 		defer cancel()
 		ctx = soon
 	}
 	return e.node.Read(ctx)
 }
+
+var errUnconfirmed = errors.New("no leader of the cluster has confirmed it yet")
 
 // stale returns the error that says how old a list is, and why.
 func (e *Engine) stale(why error) error {

@@ -329,8 +329,8 @@ func TestGrabRefusesWrongInput(t *testing.T) {
 		"as=me&ttl=0":                    "", // is as none
 		"as=me&for=999999999999999":      "is not a duration",
 		"as=me&for=9999w":                "out of range",
-		"":                               "no name",
-		"as=":                            "no name",
+		"":                               "no name: add as=NAME",
+		"as=":                            "no name: add as=NAME",
 		"as=me&as=you":                   "2 times",
 		"as=" + strings.Repeat("x", 129): "129 bytes",
 		"as=%00":                         "control characters",

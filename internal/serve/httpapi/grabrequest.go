@@ -69,6 +69,10 @@ func (c *call) readGrab() (grabRequest, error) {
 	if len(checked.Targets) == 0 { // r has the mistakes of the path
 		checked.Targets = []lockkeeper.Target{{Path: "path", Mode: lockkeeper.ModeExclusive}}
 	}
+	if checked.As == "" && !r.in("as") {
+		r.addf("no name: add as=NAME, with something that no other job has")
+		checked.As = "as"
+	}
 	if r.in("as") {
 		checked.As = "as" // r has the mistake
 	}
