@@ -79,7 +79,7 @@ func (r *Replica) applyBatch(index uint64, batch []byte) error {
 				return fmt.Errorf("a command is written under rules %d, the cluster runs under rules %d", q.rules, r.rules)
 			}
 			a.Reply, a.Err = r.config.Rules.Step(r.rules, r.table, &q.command)
-			r.appliedCommand(index, &q.command, a.Err)
+			r.appliedCommand(index, o, &q.command, a.Err)
 			if r.config.Applied != nil {
 				r.config.Applied(Applied{Index: index, Table: r.table, Command: &q.command, Answer: a})
 			}

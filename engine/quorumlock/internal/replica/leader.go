@@ -33,14 +33,15 @@ type leadership struct {
 	tableAt time.Duration // the time of the table when it became ready
 	bootAt  time.Duration // Replica.now then
 
-	queue    []queued      // calls that it has not proposed
-	arrivals arrivals      // calls of other nodes in this term
-	inFlight int           // entries that it has proposed and not applied
-	proposed time.Duration // Replica.now when it proposed the last of them
-	stamped  time.Duration // the time of the last entry
-	blocked  bool          // raft takes no proposal until the next tick
-	changing bool          // a change of the configuration is in the log, and not applied
-	hash     []byte        // the entry with the hash of the latest snapshot, if it has to be proposed
+	queue    []queued          // calls that it has not proposed
+	acts     map[origin]Caller // who makes the operators' acts that it has proposed and not applied
+	arrivals arrivals          // calls of other nodes in this term
+	inFlight int               // entries that it has proposed and not applied
+	proposed time.Duration     // Replica.now when it proposed the last of them
+	stamped  time.Duration     // the time of the last entry
+	blocked  bool              // raft takes no proposal until the next tick
+	changing bool              // a change of the configuration is in the log, and not applied
+	hash     []byte            // the entry with the hash of the latest snapshot, if it has to be proposed
 
 	decider   Decider // under a policy; nil before it is needed
 	decidedBy uint64  // the revision of its policy
@@ -88,6 +89,7 @@ func (r *Replica) followLeader() {
 		}
 		r.lead = leadership{
 			leader: leader, term: status.GetTerm(), leading: leader == r.config.ID, arrivals: make(arrivals),
+			acts: make(map[origin]Caller),
 		}
 		for i := range lost {
 			r.refuseQueued(&lost[i])
@@ -244,6 +246,9 @@ func (r *Replica) batch(at time.Duration) (data []byte, taken int) {
 			continue
 		}
 		q.request.command.At = at
+		if isAct(&q.request.command) {
+			r.lead.acts[q.origin] = q.request.caller
+		}
 		data = appendCall(data, q.origin, r.rules, &q.request)
 		if changesPolicy(q) {
 			break

@@ -51,7 +51,7 @@ type Decider interface {
 type Record struct {
 	Index   uint64         // of the entry; of a denied call: of the last entry that was decided before
 	Denied  bool           // it is a denied call
-	Caller  Caller         // of a denied call
+	Caller  Caller         // of the call; none of an act that an earlier leader has proposed
 	Command *table.Command // a denied call, or the act
 	Err     error          // of the command: why it was denied, or refused by the table
 	Setting *Setting
@@ -71,12 +71,17 @@ func isAct(c *table.Command) bool {
 }
 
 // appliedCommand notes what the table made of a command.
-func (r *Replica) appliedCommand(index uint64, c *table.Command, err error) {
+func (r *Replica) appliedCommand(index uint64, o origin, c *table.Command, err error) {
 	if r.lead.decider != nil {
 		r.lead.decider.Applied(r.table, c)
 	}
-	if isAct(c) && len(r.settings.get(PolicyKey).Value) > 0 {
-		r.audit(Record{Index: index, Command: c, Err: err})
+	if !isAct(c) {
+		return
+	}
+	by := r.lead.acts[o]
+	delete(r.lead.acts, o)
+	if len(r.settings.get(PolicyKey).Value) > 0 {
+		r.audit(Record{Index: index, Caller: by, Command: c, Err: err})
 	}
 }
 

@@ -218,6 +218,25 @@ func TestLeaderDecidesAboutCallsOfFollowers(t *testing.T) {
 	}
 }
 
+// The record of an operator's act says who made it, and from where.
+func TestActsAreRecordedWithTheirCallers(t *testing.T) {
+	l, records := ruled(t, "for ops")
+	ops := Caller{"ops", "10.0.0.9:5"}
+	l.receive(1, ops, attach("ops:s"))
+	l.sync()
+	thaw := lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "db"} // which is refused: db is not frozen
+	l.clock += batchTime
+	l.receive(2, ops, table.Command{Op: table.End, Key: lockkeeper.Key{Session: "ops:s", Epoch: 1}, Ending: thaw})
+	l.sync()
+	act := (*records)[len(*records)-1]
+	if act.Denied || act.Caller != ops || act.Command.Ending.Kind != lockkeeper.Thaw || act.Err == nil {
+		t.Errorf("the audit has %+v", act)
+	}
+	if len(l.lead.acts) > 0 {
+		t.Errorf("%d acts are kept", len(l.lead.acts))
+	}
+}
+
 // Calls that were queued with a change of the policy, and after it, are decided by the new one.
 func TestPolicyCountsFromItsEntryOn(t *testing.T) {
 	l, _ := ruled(t, "for ci")
