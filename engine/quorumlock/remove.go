@@ -28,8 +28,8 @@ const voteEnds = 5 * time.Second
 // name is free from then on, and its id is never let in again. Other nodes talk to it no more, at
 // once. A node that votes and that others can replace should get RankOff first. If the rest of the
 // voters, as far as this node reaches them, is no majority, the error is an ErrInvalid with the cause
-// ErrKeepsMajority; also while a node of an earlier Remove still votes. Remove returns when the node
-// votes no more, or 5 s later.
+// ErrKeepsMajority. While the node of an earlier Remove still votes, it is another ErrInvalid. Remove
+// returns when the node votes no more, or 5 s later.
 func (e *Engine) Remove(ctx context.Context, node, reason string) error {
 	var id uint64
 	err := e.change(ctx, removingKey, func(v join.View) ([]byte, error) {
