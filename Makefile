@@ -49,7 +49,7 @@ tools: ## install what tests need and is missing, by apt-get: tmux, vi, ip, stra
 # others, which mostly wait: for real time, for disks, for databases and for processes. In those one
 # package runs at a time, so that TTLs of a second are enough. CONTRIBUTING.md says what runs where.
 QUICK     := go test -vet=off -timeout 12m
-COMPUTING := table|internal/(model|story|mutants|tidy|readme)|engine/quorumlock/.*|semaphore(/.*)?
+COMPUTING := table|internal/(model|story|mutants|tidy|readme)|engine/quorumlock/.*|engine/redlock/internal/(quorum|script)|semaphore(/.*)?
 WAITING   := engine/(sqllock|sqlitelock|remote|redlock|quorumlock)|cmd/lk|internal/(testdb|neighbours|serve/server)
 
 test: tools ## run all tests: 8 minutes on two cores

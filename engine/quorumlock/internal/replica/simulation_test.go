@@ -83,7 +83,7 @@ func simulateMany(t *testing.T, p profile, n int) map[string]int {
 // Three voters among five machines, with all faults but those of clocks. First nothing unsafe
 // happens; then the world is whole, and everybody is served.
 func TestSimulation(t *testing.T) {
-	seen := simulateMany(t, usual, testmode.Pick(200, 8000))
+	seen := simulateMany(t, usual, testmode.Pick(140, 8000))
 	if !testmode.Long() {
 		return
 	}
