@@ -52,7 +52,7 @@ QUICK     := go test -vet=off -timeout 12m
 COMPUTING := table|internal/(model|story|mutants|tidy|readme)|engine/quorumlock/.*|engine/redlock/internal/(quorum|script)|semaphore(/.*)?
 WAITING   := engine/(sqllock|sqlitelock|remote|redlock|quorumlock)|cmd/lk|internal/(testdb|neighbours|serve/server)
 
-test: tools ## run all tests: 8 minutes on two cores
+test: tools ## run all tests: 12 minutes on two cores
 	@$(MAKE) --no-print-directory -j3 test-computing test-engines test-programs
 
 test-computing:

@@ -20,8 +20,8 @@ const (
 	// NodeNoQuorum: no leader is in contact with this node. Calls wait, and locks are neither granted
 	// nor lost by that.
 	NodeNoQuorum NodeState = "no quorum"
-	// NodeDiskStuck: the node does not lead, and its disk is full, or has taken no write for 2 s. Calls
-	// wait; clients go to other nodes.
+	// NodeDiskStuck: the disk of the node is full, or hangs: it has taken no write for 2 s. Calls wait;
+	// clients go to other nodes. A leader lets another voter lead, if one can.
 	NodeDiskStuck NodeState = "disk stuck"
 	// NodeStopped: the node has found its disk or its state damaged, or needs another version of the
 	// program; see ClusterStatus.Failed.

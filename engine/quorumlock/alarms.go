@@ -44,7 +44,7 @@ func (h *host) alarms(s *lockkeeper.ClusterStatus, v join.View, present int, unr
 				"start it, or mend the network to it; if its disk is lost: lk cluster remove "+n.Name)
 		}
 	}
-	if s.Live < min(s.Majority, present) {
+	if present > 0 && s.Live < s.Majority {
 		add(lockkeeper.AlarmNoQuorum, "",
 			fmt.Sprintf("%d of %d voters are reached, and %d are needed: nothing is granted", s.Live, present, s.Majority),
 			"start the voters that are not reached; if the disks of a majority are lost: lk cluster recover")

@@ -90,10 +90,7 @@ type transfer struct {
 func (e *Engine) Transfer(ctx context.Context, node string) error {
 	var to uint64
 	err := e.change(ctx, transferKey, func(v join.View) ([]byte, error) {
-		n, err := memberOf(v, node)
-		if err == nil && n.ID == 0 {
-			err = noNode(node)
-		}
+		n, err := existingMember(v, node)
 		if err == nil {
 			err = e.mayLead(v, &n)
 		}
@@ -176,13 +173,22 @@ func memberOf(v join.View, name string) (join.Node, error) {
 	return join.Node{}, nil
 }
 
+// existingMember is memberOf, but an ErrInvalid if there is none.
+func existingMember(v join.View, name string) (join.Node, error) {
+	n, err := memberOf(v, name)
+	if err == nil && n.ID == 0 {
+		err = noNode(name)
+	}
+	return n, err
+}
+
 func noNode(name string) error { return lockkeeper.Invalid("the cluster has no node %.80q", name) }
 
 // changeMember changes the setting of a member. id must be its id, or 0.
 func (e *Engine) changeMember(ctx context.Context, name string, id uint64, change func(*join.Node) error) error {
 	return e.change(ctx, nodeKeys+name, func(v join.View) ([]byte, error) {
-		n, err := memberOf(v, name)
-		if err == nil && (n.ID == 0 || id != 0 && n.ID != id) {
+		n, err := existingMember(v, name)
+		if err == nil && id != 0 && n.ID != id {
 			err = noNode(name)
 		}
 		if err == nil {

@@ -33,10 +33,7 @@ const voteEnds = 5 * time.Second
 func (e *Engine) Remove(ctx context.Context, node, reason string) error {
 	var id uint64
 	err := e.change(ctx, removingKey, func(v join.View) ([]byte, error) {
-		n, err := memberOf(v, node)
-		if err == nil && n.ID == 0 {
-			err = noNode(node)
-		}
+		n, err := existingMember(v, node)
 		if err == nil {
 			id, err = n.ID, e.remains(v, n.ID)
 		}

@@ -31,7 +31,10 @@ func (m *Metrics) registerCluster(look func() lockkeeper.ClusterStatus) {
 	add("applied", "Number of the latest change that this node has.", func() float64 { return float64(now.Applied) })
 	add("no_quorum_seconds", "For how long this node has had no contact with a leader.",
 		func() float64 {
-			return oneIf(now.State != lockkeeper.NodeDiskStuck) * now.Since.Round(time.Millisecond).Seconds()
+			if now.State == lockkeeper.NodeDiskStuck {
+				return 0 // a leader is in contact with it
+			}
+			return now.Since.Round(time.Millisecond).Seconds()
 		})
 	var kinds []string
 	for _, kind := range lockkeeper.AlarmKinds() {
