@@ -148,6 +148,7 @@ type Guarantees struct {
 	Breaks     string     // what breaks its promises, to be read before choosing it
 	NoExpiry   bool       // it accepts sessions with TTL 0, which live as long as the program does (R11)
 	Epoch      string     // names one life of an engine whose fences start again in each; else ""
+	Partial    bool       // this user may not look everywhere: lists, watchers and counts lack what is hidden from it
 	Prompt     bool       // it answers out of memory: no call of it waits for a disk, a network or another process
 }
 

@@ -72,7 +72,7 @@ Members without a value are left out.
 				return err
 			}
 			defer client.Close()
-			return a.list(cmd, client.Client, o)
+			return a.list(cmd, client, o)
 		}),
 	}
 	cmd.Flags().BoolVarP(&o.long, "long", "l", false, "also list the names of claims, for lk revoke --claim")
@@ -81,7 +81,7 @@ Members without a value are left out.
 	return cmd
 }
 
-func (a *app) list(cmd *cobra.Command, client *lockkeeper.Client, o *lsOptions) error {
+func (a *app) list(cmd *cobra.Command, client *connection, o *lsOptions) error {
 	rows, empty := newTable(a.stdout, a.width(), o.long), true
 	for status, err := range client.List(cmd.Context(), lockkeeper.Query{Meets: o.path, Stale: true}) {
 		if err != nil {
@@ -104,6 +104,9 @@ func (a *app) list(cmd *cobra.Command, client *lockkeeper.Client, o *lsOptions) 
 	}
 	if empty && !o.json {
 		fmt.Fprintf(a.stderr, "lk: %s\n", nothingListed(o.path))
+	}
+	if (empty || o.path == "") && !o.json {
+		defer a.hidden(client)
 	}
 	return rows.flush()
 }

@@ -32,6 +32,9 @@ func (a *app) watchList(ctx context.Context, o *lsOptions) error {
 		return err
 	}
 	defer client.Close()
+	if o.path == "" && !o.json {
+		a.hidden(client)
+	}
 	p := &listPrinter{to: a.stdout, errs: a.stderr, lsOptions: o, width: a.width()}
 	show, finish := p.show, func() {}
 	if size := a.screenSize(); size != nil && !o.json {

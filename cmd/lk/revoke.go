@@ -123,6 +123,7 @@ func (a *app) revoke(ctx context.Context, o *revokeOptions) error {
 	defer client.Close()
 	chosen, err := o.choose(all)
 	if err != nil {
+		defer a.hidden(client)
 		return err
 	}
 	for _, s := range chosen {

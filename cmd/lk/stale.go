@@ -21,6 +21,13 @@ func (a *app) asOf(err error) error {
 	return nil
 }
 
+// hidden notes that the list of a user who may not look everywhere may lack something.
+func (a *app) hidden(client *connection) {
+	if client != nil && client.Guarantees().Partial {
+		a.note("your identity may not look everywhere: there may be more than it sees")
+	}
+}
+
 // lookAtAll lists all claims at once. While the engine can't make changes safe, it lists the
 // last safe state.
 func (a *app) lookAtAll(ctx context.Context, client *lockkeeper.Client) ([]lockkeeper.Status, error) {

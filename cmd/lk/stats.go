@@ -49,6 +49,7 @@ In the bars, # is a hold and . is a waiting claim.`,
 			if asJSON {
 				return json.NewEncoder(a.stdout).Encode(s)
 			}
+			defer a.hidden(client)
 			return writeStats(a.stdout, s)
 		}),
 	}

@@ -16,25 +16,33 @@ import (
 
 func (a *app) newWhy() *cobra.Command {
 	var path lockkeeper.Path
-	var asJSON bool
+	var asJSON, asCode bool
 	cmd := &cobra.Command{
 		Use:        "why [PATH]",
 		SuggestFor: []string{"explain", "blocked", "who"},
 		Short:      "Explain why a path is not free, or why claims wait",
 		Long: `Print every claim that explains why PATH is not free, one a line: holders and freezes first,
 then waiters in line, each with its position and its blocker, also those elsewhere. If PATH
-is free, lk says so. Without PATH, lk explains all waits.
+is free, lk says so. Without PATH, lk explains all waits. With --exit-code, a script learns
+whether PATH is free now; to take it if it is, use lk run --try.
 
 "about 2m to go" is an estimate, from announced ends and from recent holds of the path.`,
 		Example: `  # why does my test not start?
   lk why mydatabase/mytest
+
+  # is it free? (exit code 75 if not)
+  lk why --exit-code mydatabase >/dev/null && echo free
 
   # all waits
   lk why
 
   # the holders that somebody waits for
   lk why --json mydatabase | jq -r 'select(.state == "held").as'`,
-		Args: a.checked(func(_ *cobra.Command, args []string) { path = a.onePath(args) }),
+		Args: a.checked(func(_ *cobra.Command, args []string) {
+			if path = a.onePath(args); path == "" && asCode {
+				a.bad.addf("--exit-code needs a PATH: is what free?")
+			}
+		}),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			var all []lockkeeper.Status
 			client, err := a.look(cmd.Context())
@@ -45,17 +53,26 @@ is free, lk says so. Without PATH, lk explains all waits.
 			if err != nil {
 				return err
 			}
+			concerned := listing.Explaining(path, all)
 			if asJSON {
-				for _, s := range listing.Explaining(path, all) {
+				for _, s := range concerned {
 					if err := writeJSON(a.stdout, s); err != nil {
 						return err
 					}
 				}
-				return nil
+			} else if err := writeWhy(a.stdout, path, all); err != nil {
+				return err
 			}
-			return writeWhy(a.stdout, path, all)
+			if len(concerned) == 0 && !asJSON {
+				a.hidden(client)
+			}
+			if len(concerned) > 0 && asCode {
+				return &exit{code: exitNotAcquired}
+			}
+			return nil
 		}),
 	}
+	cmd.Flags().BoolVar(&asCode, "exit-code", false, "exit with 75 if PATH is not free")
 	cmd.Flags().BoolVar(&asJSON, "json", false,
 		"print the claims concerned, one JSON object a line; durations are in seconds")
 	return cmd

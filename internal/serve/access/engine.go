@@ -18,7 +18,11 @@ type guarded struct {
 }
 
 // Guarantees implements lockkeeper.Engine.
-func (e *guarded) Guarantees() lockkeeper.Guarantees { return e.engine.Guarantees() }
+func (e *guarded) Guarantees() lockkeeper.Guarantees {
+	g := e.engine.Guarantees()
+	g.Partial = !e.pass.SeesEverything()
+	return g
+}
 
 // Close implements lockkeeper.Engine: the engine is the gate's, and stays open.
 func (e *guarded) Close() error { return nil }

@@ -89,6 +89,7 @@ func NewGuarantees(g lockkeeper.Guarantees) *Guarantees {
 		Name: g.Name, Features: g.Features.Names(), Reach: string(g.Reach), Survives: string(g.Survives),
 		Fences: string(g.Fences), FenceScope: string(g.FenceScope), Clock: string(g.Clock), Breaks: g.Breaks, Epoch: g.Epoch,
 		SurvivesNote: g.Notes.Survives, FencesNote: g.Notes.Fences, ClockNote: g.Notes.Clock, InsteadNote: g.Notes.Instead,
+		Partial: g.Partial,
 	}
 }
 
@@ -100,7 +101,7 @@ func (g *Guarantees) Read() lockkeeper.Guarantees {
 		Clock: lockkeeper.ClockKind(g.GetClock()),
 		Notes: lockkeeper.Notes{Survives: g.GetSurvivesNote(), Fences: g.GetFencesNote(), Clock: g.GetClockNote(),
 			Instead: g.GetInsteadNote()},
-		Breaks: g.GetBreaks(), Epoch: g.GetEpoch(),
+		Breaks: g.GetBreaks(), Epoch: g.GetEpoch(), Partial: g.GetPartial(),
 	}
 	for bit := lockkeeper.Features(1); bit&lockkeeper.AllFeatures != 0; bit <<= 1 {
 		if slices.Contains(g.GetFeatures(), bit.String()) {

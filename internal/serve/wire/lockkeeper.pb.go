@@ -895,6 +895,7 @@ type Guarantees struct {
 	ClockNote     string `protobuf:"bytes,11,opt,name=clock_note,json=clockNote,proto3" json:"clock_note,omitempty"`
 	FenceScope    string `protobuf:"bytes,13,opt,name=fence_scope,json=fenceScope,proto3" json:"fence_scope,omitempty"`    // of which paths the fences can be compared
 	InsteadNote   string `protobuf:"bytes,12,opt,name=instead_note,json=insteadNote,proto3" json:"instead_note,omitempty"` // what to use for the features that are missing here
+	Partial       bool   `protobuf:"varint,14,opt,name=partial,proto3" json:"partial,omitempty"`                           // the client may not look everywhere, so lists lack what is hidden from it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1018,6 +1019,13 @@ func (x *Guarantees) GetInsteadNote() string {
 		return x.InsteadNote
 	}
 	return ""
+}
+
+func (x *Guarantees) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
 }
 
 // A Request calls one method: exactly one of the fields from attach to ping is set. The
@@ -3016,7 +3024,7 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x12\n" +
 	"\x04self\x18\x03 \x01(\tR\x04self\x12\x1c\n" +
 	"\tsuspended\x18\x04 \x01(\tR\tsuspended\x12\x16\n" +
-	"\x06outage\x18\x05 \x01(\bR\x06outage\"\xf3\x02\n" +
+	"\x06outage\x18\x05 \x01(\bR\x06outage\"\x8d\x03\n" +
 	"\n" +
 	"Guarantees\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
@@ -3035,7 +3043,8 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"clock_note\x18\v \x01(\tR\tclockNote\x12\x1f\n" +
 	"\vfence_scope\x18\r \x01(\tR\n" +
 	"fenceScope\x12!\n" +
-	"\finstead_note\x18\f \x01(\tR\vinsteadNote\"\xec\x03\n" +
+	"\finstead_note\x18\f \x01(\tR\vinsteadNote\x12\x18\n" +
+	"\apartial\x18\x0e \x01(\bR\apartial\"\xec\x03\n" +
 	"\aRequest\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12)\n" +
