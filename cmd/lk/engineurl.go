@@ -43,14 +43,20 @@ func fileOf(url string) string {
 // withParameter returns a URL with one more parameter, "name=value", unless it has that name
 // already or the parameter is "".
 func withParameter(url, parameter string) string {
-	name, _, _ := strings.Cut(parameter, "=")
-	if parameter == "" || strings.Contains(url, name+"=") {
+	begin := queryOf(url)
+	if parameter == "" {
 		return url
 	}
-	if queryOf(url) < len(url) {
-		return url + "&" + parameter
+	if begin == len(url) {
+		return url + "?" + parameter
 	}
-	return url + "?" + parameter
+	name, _, _ := strings.Cut(parameter, "=")
+	for given := range strings.SplitSeq(url[begin+1:], "&") {
+		if key, _, _ := strings.Cut(given, "="); key == name {
+			return url
+		}
+	}
+	return url + "&" + parameter
 }
 
 // lookingURL returns the URL by which an engine is opened without creating its tables.

@@ -13,13 +13,14 @@ import (
 
 func TestLookingURL(t *testing.T) {
 	for url, want := range map[string]string{
-		"postgres://h/d":                  "postgres://h/d?migrate=off",
-		"mysql://h/d?prefix=a_":           "mysql://h/d?prefix=a_&migrate=off",
-		"postgres://u:p?w@h/d":            "postgres://u:p?w@h/d?migrate=off",
-		"mariadb://h/d?migrate=on":        "mariadb://h/d?migrate=on",
-		"sqlite:/a/b.db":                  "sqlite:/a/b.db",
-		"lk://h?token=a":                  "lk://h?token=a",
-		"postgresql://h/d?sslmode=prefer": "postgresql://h/d?sslmode=prefer&migrate=off",
+		"postgres://h/d":                         "postgres://h/d?migrate=off",
+		"mysql://h/d?prefix=a_":                  "mysql://h/d?prefix=a_&migrate=off",
+		"postgres://u:p?w@h/d":                   "postgres://u:p?w@h/d?migrate=off",
+		"mariadb://h/d?migrate=on":               "mariadb://h/d?migrate=on",
+		"sqlite:/a/b.db":                         "sqlite:/a/b.db",
+		"lk://h?token=a":                         "lk://h?token=a",
+		"postgres://migrate=on@h/d?a=migrate=on": "postgres://migrate=on@h/d?a=migrate=on&migrate=off",
+		"postgresql://h/d?sslmode=prefer":        "postgresql://h/d?sslmode=prefer&migrate=off",
 	} {
 		if got := lookingURL(url); got != want {
 			t.Errorf("%s: %s; want %s", url, got, want)
