@@ -47,7 +47,7 @@ tools: ## install what tests need and is missing, by apt-get: tmux, vi, ip, stra
 # Tests keep to temporary folders and loopback addresses, and leave no file behind outside the Go
 # caches. Three streams run side by side. The first computes all the time, so it gives way to the
 # others, which mostly wait: for real time, for disks, for databases and for processes. In those one
-# package runs at a time, so that TTLs of a second are enough. CONTRIBUTING.md says what runs where.
+# package runs at a time, so that TTLs of a second are enough. docs/tests.md says what runs where.
 QUICK     := go test -vet=off -timeout 12m
 COMPUTING := table|internal/(model|story|mutants|tidy|readme)|engine/quorumlock/.*|engine/redlock/internal/(quorum|script)|semaphore(/.*)?
 WAITING   := engine/(sqllock|sqlitelock|remote|redlock|quorumlock)|cmd/lk|internal/(testdb|neighbours|serve/server)

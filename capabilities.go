@@ -33,9 +33,9 @@ type RefusalNotifier interface {
 
 // A CommitReporter is an [Engine] that makes calls durable in groups. It calls report after every
 // commit, with the number of calls in it and its duration. report must return quickly and may be
-// called by several goroutines. Committed is called before the engine is used.
+// called by several goroutines. ReportCommits is called before the engine is used.
 type CommitReporter interface {
-	Committed(report func(calls int, took time.Duration))
+	ReportCommits(report func(calls int, took time.Duration))
 }
 
 // A GroupCommitter is an [Engine] that decides calls out of memory and makes the answers durable in
@@ -45,8 +45,8 @@ type CommitReporter interface {
 //
 //	Begin… ─┬─ ErrNotBegun ──────> nothing has happened: call the method of Engine
 //	        ├─ no commit ────────> the decision is the answer
-//	        └─ commit ── Done ─┬─> Settle returns nil: the decision is the answer
-//	                           └─> Settle returns an error: that is the answer
+//	        └─ commit ── Done ─┬─> Finish returns nil: the decision is the answer
+//	                           └─> Finish returns an error: that is the answer
 //
 // A decision is a status, a lease, or a refusal. Nobody may learn of it before its commit has ended,
 // because a crash can undo it until then. ctx has no effect after the method has returned.
@@ -74,9 +74,9 @@ type Commit interface {
 	// Done is closed when the commit has ended. Every commit ends at last, though not before a full
 	// disk has room again.
 	Done() <-chan struct{}
-	// Settle returns nil if the decision is durable, and else an ErrUnavailable. The caller calls it
+	// Finish returns nil if the decision is durable, and else an ErrUnavailable. The caller calls it
 	// once, after the commit has ended or when it stops waiting for that.
-	Settle() error
+	Finish() error
 }
 
 // ErrNotBegun is what the methods of a [GroupCommitter] return if the call would have to wait for
@@ -100,18 +100,18 @@ type Starter interface {
 
 // A RepeatReporter is an [Engine] that repeats transactions that its database could not complete.
 // It calls report before every repetition, with the reason in a few fixed words. report must
-// return quickly and may be called by several goroutines. Repeated is called before the engine is
+// return quickly and may be called by several goroutines. ReportRepeats is called before the engine is
 // used.
 type RepeatReporter interface {
-	Repeated(report func(why string))
+	ReportRepeats(report func(why string))
 }
 
 // A HandshakeReporter is an [Engine] that measures polite steals: from the moment when the holders
 // had been asked to yield until the thief was granted because they released. It calls report for
-// each. report must return quickly and may be called by several goroutines. Handshaken is called
+// each. report must return quickly and may be called by several goroutines. ReportHandshakes is called
 // before the engine is used.
 type HandshakeReporter interface {
-	Handshaken(report func(took time.Duration))
+	ReportHandshakes(report func(took time.Duration))
 }
 
 // An OverdueReporter is an [Engine] whose sessions may outlast their TTL, because something else,

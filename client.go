@@ -63,7 +63,7 @@ type Client struct {
 	lease          deadlines.Session
 	endsAt         time.Duration // the end of the session as the last lease stated it, in engine time
 	ranAt          time.Duration // when this process last ran, as far as the client knows
-	failures       int           // failed renewals since that success
+	failures       int           // failed renewals and attaches since the latest lease
 	failure        error         // the latest of them
 	quorumLost     bool          // too few nodes of the engine were the cause of that
 	renewing       bool          // a Renew is in flight
@@ -210,8 +210,7 @@ func (c *Client) List(ctx context.Context, q Query) iter.Seq2[Status, error] {
 }
 
 // Revoke, for operators, asks the holder of ref to yield, and ends the hold after the TTL of
-// the holder's session. With
-// force it ends the hold at once. It always ends a waiting claim at once (R18).
+// the holder's session. With force it ends the hold at once. It always ends a waiting claim at once (R18).
 func (c *Client) Revoke(ctx context.Context, ref Ref, force bool, by Label) error {
 	return c.operate(ctx, "revoke", "", Ending{Kind: Revoke, Ref: ref, Force: force, Label: by})
 }
@@ -271,8 +270,8 @@ func (c *Client) freezeAnswered(id uint64) {
 }
 
 // Thaw, for operators, ends the freeze of the path; ErrNotHeld if there is none. The label is for the audit
-// log of a server. If the client had to repeat the
-// request because its answer was lost, Thaw returns nil also if there is none then (R18).
+// log of a server. If the client had to repeat the request because its answer was lost, Thaw returns nil
+// also if there is none then (R18).
 func (c *Client) Thaw(ctx context.Context, path string, by Label) error {
 	p, err := parseFreezable(path)
 	if err != nil {

@@ -58,8 +58,8 @@
 // An [Engine] keeps claims. It registers a [Scheme], by which [Open] finds it, and passes the
 // suite of package enginetest. [Guarantees] declare its features and promises; [Session],
 // [Key], [Lease], [Want], [Ending], [Query] and [Status] are what its seven methods exchange; the
-// interfaces in capabilities.go are abilities that only some engines have. The state of a session,
-// as the engine sees it:
+// interfaces in capabilities.go and slots.go are abilities that only some engines have. The state of a
+// session, as the engine sees it:
 //
 //	          Attach                    TTL passes, Leave
 //	(none) ───────────► open ─────────────────────────────► ended, with all its claims

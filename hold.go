@@ -8,8 +8,8 @@ import (
 )
 
 // A Hold is one handle of a granted claim, until it is released or lost. It is safe for concurrent
-// use. Every method first compares the boot-time clock with the deadline of the hold, which lies
-// before the moment at which the engine may grant the next claim (R12).
+// use. A method whose answer depends on time first compares the boot-time clock with the deadline of
+// the hold, which lies before the moment at which the engine may grant the next claim (R12).
 type Hold struct {
 	claim     *claim          // of a plain lock: nil until it has one; guarded by the client's mutex
 	slot      *Slot           // of a plain lock; nil for others

@@ -23,7 +23,8 @@ const (
 
 // call makes one call of the engine under the session's key until it is answered. It attaches the
 // session if necessary. It repeats a call whose outcome is unknown, which R16 makes safe, until ctx
-// ends or the bound has passed; with a bound of 0 it tries once. Then it returns ErrUnavailable.
+// ends or patience is over, and then returns ErrUnavailable. Without patience it tries once, and once more
+// if the session has to be attached again.
 func (c *Client) call(ctx context.Context, patience time.Duration, do func(context.Context, Key) error) error {
 	return c.callFor(caller{Context: ctx}, patience, do)
 }
@@ -396,8 +397,8 @@ func (c *Client) endUnknown(s *Status) {
 	if s.Ref.Session != c.session.ID || !live || c.closed || c.session.TTL == 0 {
 		return
 	}
-	cl := &claim{client: c, op: "release", id: s.Ref.ID, phase: over, sent: true, answered: true}
-	cl.first, cl.room.claim = &cl.room, cl
+	cl := c.newClaim("release")
+	cl.id, cl.phase, cl.sent, cl.answered = s.Ref.ID, over, true, true
 	c.unfinished[cl.id] = cl
 	c.wakeWorker()
 }

@@ -51,7 +51,7 @@
 //     grants whose paths meet.
 //   - Order, if the engine guarantees it: if a client knew that claim a waits before another client
 //     sent claim b, and a conflicts with b and has at least its priority, the engine does not grant
-//     b before it grants a (R4, R5). See below.
+//     b before it grants a (R4, R5). See "Places in line".
 //   - Answers: every request gets exactly one final answer (R16, R17).
 //   - Notified in time: a holder that lost its hold knew so before the engine answered the next
 //     conflicting grant, unless that grant is marked unconfirmed (R12).

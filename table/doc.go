@@ -66,8 +66,8 @@
 // R10 steal. A thief is a waiting claim T that may steal, that no freeze forbids, and whose session
 // has resumed. T asks exactly the holders in its ask set. The ask set is empty if a waiting claim
 // ahead is incompatible with T, or if an incompatible holder has a priority not below T's or is one
-// that T is inside of (R15). T may rob a holder that is inside the same claim as T. Otherwise the
-// ask set has:
+// that T is inside of (R15). That a holder is inside the same claim as T does not protect it. A set
+// that is not empty has:
 //
 //   - every holder that is incompatible with T by its kinds (all but permits against permits on one
 //     path);
@@ -187,8 +187,8 @@
 // allows. The simulation ignores quiet periods, sessions that have to resume, and asks. It leaves
 // out waiting claims that a freeze forbids; of a conversion that a freeze forbids it has only the
 // hold. The waiting claims that remain are stuck. Then it removes, again and again, stuck claims
-// that are not needed. A stuck claim is needed if a stuck claim, itself included, waits for it or for
-// one that it is inside of, that is, finds it ahead and incompatible. The claims that remain are in
+// that are not needed. A stuck claim C is needed if some stuck claim, maybe C itself, finds ahead of it
+// and incompatible with it C, or a claim that C is inside of. The claims that remain are in
 // deadlock. The youngest of them (highest ticket) is refused as deadlock; a conversion is undone.
 // This is repeated until nothing is stuck. After each step nothing is stuck.
 //
@@ -225,8 +225,8 @@
 // by their kinds, or that want permits of a path of which it wants permits too, with a limit not
 // below its own.
 //
-// A claim ends for one reason, and all report that one. The holder, List, watchers, events and logs
-// differ only in these pairs, because a holder may know less than the engine:
+// A claim ends for one reason. The holder, List, watchers, events and logs report that one. A holder may
+// know less than the engine, so its report differs in these cases:
 //
 //	the holder reports                    all others report
 //	released                              released, or yielded if it was asked to
@@ -257,10 +257,10 @@
 //
 //	estimate = rest + turns
 //
-// rest is the longest remaining time of a hold that is incompatible with the claim by its kinds, or,
-// for a permits target that does not fit beside those held, the shortest time after which it will
-// fit beside those that are left, if that is longer; and the same for the first claim that its
-// position counts, if that is longer. turns is the sum of the expected lengths of the claims that its
+// rest is the longest of these times, for the claim and for the first claim that its position counts:
+// the longest remaining time of a hold that is incompatible with it by its kinds, and, for each of its
+// permits targets that does not fit beside the units held, the shortest time after which it fits beside
+// those that are left. turns is the sum of the expected lengths of the claims that its
 // position counts. A claim that wants only permits counts with length times units divided by limit
 // (of the target for which that is most, rounded up). Of the other claims, those that follow each
 // other and are each compatible by their kinds with the one before count once, with the longest. The

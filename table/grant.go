@@ -135,13 +135,10 @@ func (n *node) candidates(gone kindSet, f func(*claim)) {
 			if n.extra.waitsFor(conflicts[k], p.claim) {
 				break
 			}
-			if p.claim.converting() { // perhaps only its own hold blocks it
-				f(p.claim)
-			} else if blocked {
+			if blocked && !p.claim.converting() { // perhaps only its own hold blocks a conversion
 				break
-			} else {
-				f(p.claim)
 			}
+			f(p.claim)
 		}
 	}
 	if (conflicts[kindP]|kindP.set())&gone != 0 && !n.heldAgainst(conflicts[kindP], nil) {

@@ -32,7 +32,7 @@ type Table struct {
 
 	// Of the step at hand.
 	reply             Reply
-	answered          bool // reply is not empty, perhaps
+	answered          bool // the latest command may have set reply
 	events            []Event
 	touched           []*node                       // nodes that entries left
 	arrivals          []*claim                      // claims to recheck, whatever changed around them

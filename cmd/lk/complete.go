@@ -229,7 +229,7 @@ func completeEngine(begun string) ([]string, cobra.ShellCompDirective) {
 // live lists the claims within completionBound, without creating a file; nil if that is not
 // possible.
 func (a *app) live() []lockkeeper.Status {
-	a.looks, a.reads = true, true
+	a.makesNothing, a.readOnly = true, true
 	if a.checkEngine(); len(a.bad.list) > 0 || a.missingFile() != "" {
 		return nil
 	}

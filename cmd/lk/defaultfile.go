@@ -54,7 +54,7 @@ func (a *app) prepareDefault(ctx context.Context) error {
 		return a.refuseWhileOwnFileIsUsed(ctx)
 	}
 	folder, err := stateFolder()
-	if err != nil || a.looks {
+	if err != nil || a.makesNothing {
 		return err
 	}
 	return makeOwnFolder(folder)

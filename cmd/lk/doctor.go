@@ -137,7 +137,7 @@ func (d *doctor) open(ctx context.Context, url string) *connection {
 		d.missing(file)
 		return nil
 	}
-	d.app.looks, d.app.reads = true, true
+	d.app.makesNothing, d.app.readOnly = true, true
 	client, err := d.app.connect(ctx)
 	if errors.Is(err, lockkeeper.ErrNoTables) && lookingURL(url) != url {
 		if hasTables(url) {

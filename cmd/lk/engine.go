@@ -50,7 +50,7 @@ func (a *app) connect(ctx context.Context, options ...lockkeeper.ClientOption) (
 		e.Close()
 		return nil, &exit{code: exitUsage, say: errors.New(withinProcess(url))}
 	}
-	if !a.looks {
+	if !a.makesNothing {
 		a.noteSudo(named)
 	}
 	attached := noteAttachments(a.tracing(e))
@@ -73,30 +73,30 @@ func withinProcess(url string) string {
 
 // openedURL is the URL by which this verb opens the engine.
 func (a *app) openedURL(url string) string {
-	if s := schemeOf(url); a.reads && s.ReadOnly != "" {
+	if s := schemeOf(url); a.readOnly && s.ReadOnly != "" {
 		return withParameter(url, s.ReadOnly)
 	}
-	if a.looks {
+	if a.makesNothing {
 		return lookingURL(url)
 	}
 	return url
 }
 
-// look is connect for read-only verbs. If the file or the tables do not exist, it prints that
+// connectReadOnly is connect for read-only verbs. If the file or the tables do not exist, it prints that
 // nothing is held, and returns nil.
-func (a *app) look(ctx context.Context) (*connection, error) {
-	a.reads = true
-	return a.existing(ctx)
+func (a *app) connectReadOnly(ctx context.Context) (*connection, error) {
+	a.readOnly = true
+	return a.connectExisting(ctx)
 }
 
-// existing is connect for verbs that act on existing claims, so they create no file and no tables.
-// If these do not exist, it returns nil, as look does.
-func (a *app) existing(ctx context.Context) (*connection, error) {
+// connectExisting is connect for verbs that act on existing claims, so they create no file and no tables.
+// If these do not exist, it returns nil, as connectReadOnly does.
+func (a *app) connectExisting(ctx context.Context) (*connection, error) {
 	if file := a.missingFile(); file != "" {
 		fmt.Fprintf(a.stderr, "lk: nothing is held, and nobody waits: %s does not exist yet\n", file)
 		return nil, nil
 	}
-	a.looks = true
+	a.makesNothing = true
 	client, err := a.connect(ctx)
 	if url, _, _ := a.chooseURL(); isMissing(err, url) { // without an error: connect has called it already
 		what := "keeps no locks yet"

@@ -69,8 +69,8 @@ func (a *app) exitCode(err error) int {
 	return e.code
 }
 
-// exitUsage prints all problems of the arguments, a line for each.
-func (a *app) exitUsage(cmd *cobra.Command, err error) int {
+// reportBadUsage prints all problems of the arguments, a line for each.
+func (a *app) reportBadUsage(cmd *cobra.Command, err error) int {
 	list := []string{err.Error()}
 	var p *problems
 	if errors.As(err, &p) {

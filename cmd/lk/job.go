@@ -28,17 +28,17 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, j job, signa
 	if err := hold.Err(); err != nil {
 		return err // lost already: lk stood still since the grant
 	}
-	env := append(j.environment(hold), engineVariable+"="+client.url)
+	env := environment(j.paths, hold.Fence(), hold.Ref(), hold.Slot(), client.url)
 	if a.traceparent != "" {
 		env = append(env, a.traceparent)
 	}
 	how := a.supervision(client, hold, j)
-	after := how
-	after.Note, after.Farewell = a.warn, nil
+	cleanupHow := how
+	cleanupHow.Note, cleanupHow.Farewell = a.warn, nil
 	s, err := supervise.Start(how, j.command, env)
 	if err != nil {
 		if lost := hold.Err(); lost != nil {
-			return lost // and with it the session's file
+			return lost // the engine closed the session's file with the loss, so Start failed
 		}
 		hold.Close()
 		return err
@@ -50,7 +50,7 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, j job, signa
 	}
 	cleaned := 0
 	if j.cleanup != "" {
-		cleaned = runCleanup(j.cleanup, append(env, "LK_EXIT="+strconv.Itoa(end.Code)), after, signals)
+		cleaned = runCleanup(j.cleanup, append(env, "LK_EXIT="+strconv.Itoa(end.Code)), cleanupHow, signals)
 		ended = time.Now()
 	}
 	unreleased := client.release(hold, ended.Add(releaseTime))
@@ -78,17 +78,19 @@ func exitOf(end supervise.Exit, lost error, cleaned int) error {
 	return &exit{code: end.Code}
 }
 
-// environment returns lk's own environment and the variables about the lock.
-func (j job) environment(hold *lockkeeper.Hold) []string {
-	slot := ""
-	if n := hold.Slot(); n > 0 {
-		slot = strconv.Itoa(n)
+// environment returns lk's own environment and the variables about a hold: its paths, a line each; the
+// slot of its first permits target, 0 if it has none; and the URL of its engine.
+func environment(paths string, fence uint64, ref lockkeeper.Ref, slot int, url string) []string {
+	slotText := ""
+	if slot > 0 {
+		slotText = strconv.Itoa(slot)
 	}
 	return append(os.Environ(),
-		"LK_PATH="+j.paths,
-		"LK_FENCE="+strconv.FormatUint(hold.Fence(), 10),
-		"LK_CLAIM="+hold.Ref().String(),
-		"LK_SLOT="+slot,
+		"LK_PATH="+paths,
+		"LK_FENCE="+strconv.FormatUint(fence, 10),
+		"LK_CLAIM="+ref.String(),
+		"LK_SLOT="+slotText,
+		engineVariable+"="+url,
 	)
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -184,22 +184,17 @@ func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keepalive, 
 	return cleaned
 }
 
-// heldEnvironment returns the environment of a clean-up; its variables about the lock are those of
-// lk run.
+// heldEnvironment returns the environment of a clean-up, as that of a command of lk run.
 func heldEnvironment(answer grab.Answer, o *reservationOptions, url string) []string {
-	slot := ""
-	if len(answer.Grants) == 1 && answer.Grants[0].Slot > 0 {
-		slot = strconv.Itoa(answer.Grants[0].Slot)
+	slot := 0
+	if i := slices.IndexFunc(answer.Grants, isPermits); i >= 0 {
+		slot = answer.Grants[i].Slot
 	}
 	paths := make([]string, len(o.paths))
 	for i, p := range o.paths {
 		paths[i] = string(p)
 	}
-	return append(os.Environ(),
-		"LK_PATH="+strings.Join(paths, "\n"),
-		"LK_FENCE="+strconv.FormatUint(answer.Fence, 10),
-		"LK_CLAIM="+answer.Ref.String(),
-		"LK_SLOT="+slot,
-		engineVariable+"="+url,
-	)
+	return environment(strings.Join(paths, "\n"), answer.Fence, answer.Ref, slot, url)
 }
+
+func isPermits(g lockkeeper.Grant) bool { return g.Mode == lockkeeper.ModePermits }

@@ -67,7 +67,7 @@ Members without a value are left out.
 			if o.watch {
 				return a.watchList(cmd.Context(), o)
 			}
-			client, err := a.look(cmd.Context())
+			client, err := a.connectReadOnly(cmd.Context())
 			if err != nil || client == nil {
 				return err
 			}

@@ -51,8 +51,8 @@ type app struct {
 	engineFlag     string                                    // of --engine
 	engineArg      string                                    // an engine that is named among the arguments
 	within         bool                                      // an engine within this process will do
-	looks          bool                                      // nothing is to be made: neither a file nor tables
-	reads          bool                                      // the verb only reads: the engine must not change
+	makesNothing   bool                                      // neither a file nor tables are to be made
+	readOnly       bool                                      // the engine must not change
 	traceparent    string                                    // TRACEPARENT=… for children; "" if this is part of no trace
 	traced         func(lockkeeper.Engine) lockkeeper.Engine // nil: nothing is traced here
 	noted          sync.Once                                 // see noteSudo

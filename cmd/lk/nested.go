@@ -89,6 +89,9 @@ func claimOf(ctx context.Context, client *connection, ref lockkeeper.Ref) (lockk
 	return lockkeeper.Status{}, nil
 }
 
+// hintPatience bounds how long lk asks who holds a path, for the hint of a refusal.
+const hintPatience = time.Second
+
 // innerPatience bounds how long a release waits for runs inside.
 const innerPatience = time.Second
 

@@ -75,8 +75,8 @@ func newPolicyWatch(o *serveOptions, set func(*access.Policy), log *slog.Logger)
 	return &policyWatch{options: o, set: set, log: log}
 }
 
-// look returns the present state of the files.
-func (w *policyWatch) look() []fileState {
+// states returns the present state of the files.
+func (w *policyWatch) states() []fileState {
 	var now []fileState
 	for _, name := range []string{w.options.config, w.options.tokens} {
 		state := fileState{}
@@ -100,10 +100,10 @@ func (w *policyWatch) run(ctx context.Context, hup <-chan os.Signal) {
 		case <-ctx.Done():
 			return
 		case <-hup:
-			w.seen = w.look()
+			w.seen = w.states()
 			w.take()
 		case <-tick.C:
-			now := w.look()
+			now := w.states()
 			stable := slices.Equal(now, w.seen)
 			w.seen = now
 			if stable && !slices.Equal(now, w.taken) {

@@ -137,6 +137,7 @@ func runDocument(t *testing.T, d *document) {
 		t.Fatalf("%s has no session: a block that begins with ```console", d.name)
 	}
 	d.state, d.shells = t.TempDir(), map[string]*shell{}
+	t.Cleanup(d.end)
 	if d.dir == "" {
 		d.dir = t.TempDir()
 	}
@@ -196,8 +197,9 @@ func (d *document) run(t *testing.T, session string) {
 type shell struct {
 	*document
 	url   string // of the engine that was chosen in it; "" if none was
-	stdin io.Writer
+	stdin io.WriteCloser
 	lines chan string
+	wait  func() error // until it has ended
 }
 
 func startShell(t *testing.T, d *document) *shell {
@@ -218,19 +220,26 @@ func startShell(t *testing.T, d *document) *shell {
 		t.Fatal(err)
 	}
 	w.Close()
-	s := &shell{document: d, stdin: stdin, lines: make(chan string, 100)}
+	s := &shell{document: d, stdin: stdin, lines: make(chan string, 100), wait: cmd.Wait}
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			s.lines <- lines.Text()
 		}
 		close(s.lines)
-	}()
-	t.Cleanup(func() {
-		stdin.Close()
-		cmd.Wait()
 		out.Close()
-	})
+	}()
 	return s
+}
+
+// end ends all shells. What still runs behind & in one of them may be what another one waits for.
+func (d *document) end() {
+	for _, s := range d.shells {
+		io.WriteString(s.stdin, "kill $(jobs -p) 2>&-\n")
+		s.stdin.Close()
+	}
+	for _, s := range d.shells {
+		s.wait()
+	}
 }
 
 // command types one line. After one that goes on behind & it waits until its lock

@@ -95,7 +95,7 @@ func (o *revokeOptions) label() lockkeeper.Label {
 // survey connects an operator who needs the feature, and lists all claims and freezes. The caller closes the
 // client, unless there is an error. If nobody ever had a lock, the error is a plain failure.
 func (a *app) survey(ctx context.Context, needs lockkeeper.Features) (*connection, []lockkeeper.Status, error) {
-	client, err := a.existing(ctx)
+	client, err := a.connectExisting(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

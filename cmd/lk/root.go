@@ -24,7 +24,7 @@ func (a *app) execute(ctx context.Context) int {
 	if errors.As(err, &ran) {
 		return a.exitCode(ran.err)
 	}
-	return a.exitUsage(cmd, err)
+	return a.reportBadUsage(cmd, err)
 }
 
 // newVerb makes the command of one verb.

@@ -37,7 +37,7 @@ In the bars, # is a hold and . is a waiting claim.`,
 		Args: a.checked(func(_ *cobra.Command, args []string) { path = a.onePath(args) }),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			var all []lockkeeper.Status
-			client, err := a.look(cmd.Context())
+			client, err := a.connectReadOnly(cmd.Context())
 			if err == nil && client != nil {
 				defer client.Close()
 				all, err = a.lookAtAll(cmd.Context(), client.Client)

@@ -173,7 +173,7 @@ func (a *app) act(ctx context.Context, act top.Action) string {
 }
 
 func (a *app) doAct(ctx context.Context, act top.Action) error {
-	a.looks, a.reads = true, false
+	a.makesNothing, a.readOnly = true, false
 	client, err := a.connect(ctx)
 	if err != nil {
 		return err

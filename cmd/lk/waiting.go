@@ -54,7 +54,7 @@ func (a *app) acquire(
 	}
 	var e *lockkeeper.Error
 	if errors.As(err, &e) {
-		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), innerPatience)
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), hintPatience)
 		w.hintSteal(asking, client.Client, e.Blocked, a.noteText)
 		cancel()
 	}

@@ -151,7 +151,7 @@ func (w *watcher) missing(there map[subject]bool, now time.Time) error {
 
 // awaitFile connects to the engine when its file exists: read-only verbs do not create it.
 func (a *app) awaitFile(ctx context.Context) (*connection, error) {
-	a.looks, a.reads = true, true
+	a.makesNothing, a.readOnly = true, true
 	if file := a.missingFile(); file != "" {
 		fmt.Fprintf(a.stderr, "lk: nothing is held yet: the first lock creates %s\n", file)
 	}

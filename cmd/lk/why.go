@@ -45,7 +45,7 @@ whether PATH is free now; to take it if it is, use lk run --try.
 		}),
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			var all []lockkeeper.Status
-			client, err := a.look(cmd.Context())
+			client, err := a.connectReadOnly(cmd.Context())
 			if err == nil && client != nil {
 				defer client.Close()
 				all, err = a.lookAtAll(cmd.Context(), client.Client)

@@ -18,7 +18,7 @@ func TestCommitsAreReported(t *testing.T) {
 	}
 	e := opened.(*Engine)
 	told := make(chan int, 100)
-	e.Committed(func(entries int, took time.Duration) {
+	e.ReportCommits(func(entries int, took time.Duration) {
 		if took <= 0 {
 			t.Errorf("a commit took %s", took)
 		}

@@ -188,10 +188,10 @@ func (j *journal) open(f folder, r *recovered) error {
 	return j.committed(&b)
 }
 
-// Committed sets the function that the writer calls after every commit. entries is the number of
+// ReportCommits sets the function that the writer calls after every commit. entries is the number of
 // entries that became safe, took the time of the write and the sync. Callers get their answers
 // after report returns, so it must be quick.
-func (e *Engine) Committed(report func(entries int, took time.Duration)) {
+func (e *Engine) ReportCommits(report func(entries int, took time.Duration)) {
 	e.journal.onCommit.Store(&report)
 }
 

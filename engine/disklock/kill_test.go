@@ -115,7 +115,7 @@ func workOpening(e *Engine, id string, say func(...any)) error {
 		})
 		if err == nil && commit != nil {
 			<-commit.Done()
-			err = commit.Settle()
+			err = commit.Finish()
 		}
 		if err != nil {
 			return err

@@ -35,6 +35,6 @@
 // [Engine.Cluster] says what is the case.
 //
 // The parts: internal/replica is a node without I/O, internal/node runs it, internal/storage is its
-// disk, internal/peers carries its messages, internal/join lets nodes in, internal/voters decides who
-// votes.
+// disk, internal/founding its first log, internal/peers carries its messages, internal/join lets nodes in,
+// internal/voters decides who votes, internal/rights what identities may do.
 package quorumlock

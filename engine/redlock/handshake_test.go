@@ -15,7 +15,7 @@ func TestHandshakesOfStealsAreReported(t *testing.T) {
 		set := memory.New(3, 1)
 		holders, thieves := openInMemory(t, set), openInMemory(t, set)
 		var reported []time.Duration
-		thieves.Handshaken(func(took time.Duration) { reported = append(reported, took) })
+		thieves.ReportHandshakes(func(took time.Duration) { reported = append(reported, took) })
 		low, high := lockkeeper.New(holders), lockkeeper.New(thieves)
 		defer low.Close()
 		defer high.Close()

@@ -36,7 +36,7 @@ type Engine struct {
 	usable  chan struct{} // closed when a majority of servers was up for the first time
 	poller  *watching.Poller[moment]
 
-	handshaken atomic.Pointer[func(took time.Duration)] // see Handshaken
+	handshaken atomic.Pointer[func(took time.Duration)] // see ReportHandshakes
 	group      *redislink.Group                         // the connections to Redis; nil without any
 
 	mu       sync.Mutex // guards all below, and the servers' mutable fields
@@ -84,8 +84,8 @@ func newEngine(clock func() time.Duration, links []link.Link) *Engine {
 
 var _ lockkeeper.HandshakeReporter = (*Engine)(nil)
 
-// Handshaken implements lockkeeper.HandshakeReporter.
-func (e *Engine) Handshaken(report func(took time.Duration)) { e.handshaken.Store(&report) }
+// ReportHandshakes implements lockkeeper.HandshakeReporter.
+func (e *Engine) ReportHandshakes(report func(took time.Duration)) { e.handshaken.Store(&report) }
 
 // waitUsable waits until a majority of the servers can be used.
 func (e *Engine) waitUsable(ctx context.Context) error {

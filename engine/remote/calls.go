@@ -16,7 +16,7 @@ type call struct {
 	ctx     context.Context // of its caller; nil: it has none
 	session string
 	want    lockkeeper.Want // of a claim
-	due     time.Time       // sweep ends the call then; zero: its context does
+	due     time.Time       // expire ends the call then; zero: its context does
 	home    *sync.Pool      // of calls that are used again
 
 	relies   [2]*endWatch       // see rely
@@ -148,6 +148,9 @@ func (cs *calls) remove(number uint64) bool {
 	return true
 }
 
+// removeAt closes the call or the list in a slot.
+func (cs *calls) removeAt(slot int) { cs.remove(cs.slots[slot].generation<<cs.slotBits | uint64(slot)) }
+
 // expire closes the calls that are due, and returns them. It also returns when the next one is due; zero
 // if none is.
 func (cs *calls) expire(now time.Time) (due []*call, next time.Time) {
@@ -157,7 +160,7 @@ func (cs *calls) expire(now time.Time) (due []*call, next time.Time) {
 		case cl == nil || cl.due.IsZero():
 		case !cl.due.After(now):
 			due = append(due, cl)
-			cs.remove(cs.slots[i].generation<<cs.slotBits | uint64(i))
+			cs.removeAt(i)
 		case next.IsZero() || cl.due.Before(next):
 			next = cl.due
 		}

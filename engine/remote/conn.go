@@ -45,7 +45,7 @@ type conn struct {
 	crowd int // answers of the latest frame that has any: so many callers may call again at once
 	ends  endWatches
 	names bindings
-	timer *time.Timer // calls sweep; nil until a call has a deadline
+	timer *time.Timer // calls expire; nil until a call has a deadline
 	sweep time.Time   // when it does so next; zero: it does not
 }
 
@@ -92,7 +92,7 @@ func (m *request) put(out *wire.Outbox) bool {
 // returns, which has no error.
 func (e *Engine) call(ctx context.Context, m *request) (*call, error) {
 	m.Traceparent = e.traceparent(ctx)
-	c, waited, err := e.connected(ctx)
+	c, waited, err := e.connectionAfterWait(ctx)
 	if err == nil && waited && roundtrip.EndsInOutage(ctx) {
 		err = c.outage()
 	}
@@ -163,7 +163,7 @@ func (c *conn) wait(cl *call, e *ends, number uint64) bool {
 	return true
 }
 
-// errOver marks a call that ended before its answer: sweep, or the watch of a context, has ended it.
+// errOver marks a call that ended before its answer: expire, or the watch of a context, has ended it.
 var errOver = errors.New("the call has ended before its answer")
 
 // watch makes expire run when the call is due. The lock is held.
@@ -187,14 +187,7 @@ func (c *conn) expire() {
 	if c.sweep = next; !next.IsZero() {
 		c.timer.Reset(time.Until(next))
 	}
-	if len(due) > 0 {
-		c.kick() // the caller that reads may be due
-	}
-	c.Unlock()
-	for _, cl := range due {
-		cl.err = errOver
-		cl.done <- struct{}{}
-	}
+	c.endAndUnlock(due, errOver)
 }
 
 var errSilent = errors.New("the server is silent")

@@ -33,8 +33,8 @@ func (c *conn) deliver(all []arrival) error {
 	var invalid error
 	for i := range all {
 		a := &all[i]
-		if a.call, a.list = c.calls.find(a.Call); !a.More {
-			c.calls.remove(a.Call)
+		if a.call, a.list = c.calls.find(a.Number); !a.More {
+			c.calls.remove(a.Number)
 		} else if a.call != nil { // a piece of a lease; the caller reads the answer only when it is complete
 			if invalid = a.call.take(&a.Answer); invalid != nil {
 				all = all[:i]

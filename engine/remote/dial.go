@@ -28,12 +28,12 @@ type attempt struct {
 // connection returns the open connection, or a new one. Concurrent callers share an attempt, which
 // goes on when one of them gives up.
 func (e *Engine) connection(ctx context.Context) (*conn, error) {
-	c, _, err := e.connected(ctx)
+	c, _, err := e.connectionAfterWait(ctx)
 	return c, err
 }
 
-// connected is connection. It also reports whether the caller had to wait for the connection.
-func (e *Engine) connected(ctx context.Context) (c *conn, waited bool, err error) {
+// connectionAfterWait is connection. It also reports whether the caller had to wait for the connection.
+func (e *Engine) connectionAfterWait(ctx context.Context) (c *conn, waited bool, err error) {
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()

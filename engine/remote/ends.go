@@ -141,7 +141,7 @@ func (cs *calls) relying(k int, watch *endWatch, goesOn func(*call) bool) (over 
 			cl.relies[k] = nil
 		default:
 			over = append(over, cl)
-			cs.remove(cs.slots[i].generation<<cs.slotBits | uint64(i))
+			cs.removeAt(i)
 		}
 	}
 	return over

@@ -30,8 +30,8 @@ type nodes struct {
 
 type oneServer struct{}
 
-// OneServer makes [Open], called with the context that it returns, keep to the one server of its URL, also when that
-// drains, or reaches no leader of its cluster: for what is about the server, and not about the claims.
+// OneServer returns a context under which [Open] uses only the one server of its URL, even while that drains or reaches
+// no leader of its cluster. It is for questions about that server.
 func OneServer(ctx context.Context) context.Context { return context.WithValue(ctx, oneServer{}, true) }
 
 // avoidTime is how long a client avoids a server that drains, or that reaches no leader of its cluster.

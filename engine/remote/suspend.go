@@ -93,7 +93,7 @@ func (cs *calls) removeHasty() (all []*call) {
 	for i := range cs.slots {
 		if cl := cs.slots[i].call; cl != nil && cl.ctx != nil && roundtrip.EndsInOutage(cl.ctx) {
 			all = append(all, cl)
-			cs.remove(cs.slots[i].generation<<cs.slotBits | uint64(i))
+			cs.removeAt(i)
 		}
 	}
 	return all

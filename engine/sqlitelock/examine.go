@@ -42,7 +42,7 @@ type insight struct {
 // of its own, so that nobody waits for it, and changes nothing.
 func (e *Engine) Examine(ctx context.Context) []lockkeeper.Finding {
 	var seen insight
-	if err := e.call(ctx, true, func(tx *transaction) { seen = tx.look() }); err != nil {
+	if err := e.call(ctx, true, func(tx *transaction) { seen = tx.examine() }); err != nil {
 		seen.err = err
 	}
 	checks := []func(context.Context, *insight) lockkeeper.Finding{
@@ -61,8 +61,8 @@ func (e *Engine) Examine(ctx context.Context) []lockkeeper.Finding {
 	return findings
 }
 
-// look gathers an insight, inside a transaction.
-func (tx *transaction) look() (seen insight) {
+// examine gathers an insight, inside a transaction.
+func (tx *transaction) examine() (seen insight) {
 	e := tx.e
 	if seen.err = e.db.conn.QueryRowContext(context.Background(),
 		"SELECT journal_mode, synchronous FROM pragma_journal_mode, pragma_synchronous").

@@ -269,14 +269,14 @@ func TestMeter(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		a, b := begun(t, url), begun(t, url)
 		var commands, commits, conflicts, locked atomic.Int64
-		a.Committed(func(n int, took time.Duration) {
+		a.ReportCommits(func(n int, took time.Duration) {
 			commands.Add(int64(n))
 			commits.Add(1)
 			if took <= 0 {
 				t.Errorf("it took %s", took)
 			}
 		})
-		a.Repeated(func(why string) { map[string]*atomic.Int64{"conflict": &conflicts, "locked": &locked}[why].Add(1) })
+		a.ReportRepeats(func(why string) { map[string]*atomic.Int64{"conflict": &conflicts, "locked": &locked}[why].Add(1) })
 		k := holding(t, a, "a", "db")
 		if n, of := commits.Load(), commands.Load(); n < 2 || of < n {
 			t.Errorf("%d commits with %d commands; want both commands in one or two", n, of)

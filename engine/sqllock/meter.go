@@ -12,20 +12,20 @@ type meter struct {
 	repeated  atomic.Pointer[func(why string)]
 }
 
-// Committed makes the engine call report after every commit from now on, with the number of
+// ReportCommits makes the engine call report after every commit from now on, with the number of
 // commands and the time from begin to commit. The engine waits for report: it must be quick, must
 // not call the engine, and several goroutines may call it at once. The latest report counts.
-func (e *Engine) Committed(report func(commands int, took time.Duration)) {
+func (e *Engine) ReportCommits(report func(commands int, took time.Duration)) {
 	e.meter.committed.Store(&report)
 }
 
-// Repeated makes the engine call report, as that of Committed, each time that it repeats a
+// ReportRepeats makes the engine call report, as that of ReportCommits, each time that it repeats a
 // transaction, with the cause: "conflict", another transaction was faster; "locked", another one
 // kept a lock; "away", the database could not be reached, was not ready, or did not say whether it
 // had committed.
-func (e *Engine) Repeated(report func(why string)) { e.meter.repeated.Store(&report) }
+func (e *Engine) ReportRepeats(report func(why string)) { e.meter.repeated.Store(&report) }
 
-// whyRepeated are the causes that Repeated reports.
+// whyRepeated are the causes that ReportRepeats reports.
 var whyRepeated = map[outcome]string{
 	retryable:      "conflict",
 	lockTimeout:    "locked",

@@ -141,7 +141,9 @@ func (s *scope) latches() []latch {
 	for path := range s.paths {
 		of[path] = true
 		for above := range path.Ancestors() {
-			of[above] = of[above] || false
+			if !of[above] {
+				of[above] = false
+			}
 		}
 	}
 	if s.all || len(of) > s.bounds.latches {

@@ -147,8 +147,8 @@ func (k *Keeper) decided(commit *Commit, err error) (lockkeeper.Commit, error) {
 	}
 }
 
-// Settle implements lockkeeper.Commit. Any number of callers may share a commit.
-func (c *Commit) Settle() error {
+// Finish implements lockkeeper.Commit. Any number of callers may share a commit.
+func (c *Commit) Finish() error {
 	select {
 	case <-c.done:
 		return c.err

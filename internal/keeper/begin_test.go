@@ -39,11 +39,11 @@ func TestBegunClaimEndsWhenSafe(t *testing.T) {
 		if err != nil || st.State != lockkeeper.Held || commit == nil {
 			t.Fatalf("%v, %v, %v", st.State, commit, err)
 		}
-		if ended(commit) || !errors.Is(commit.Settle(), lockkeeper.ErrUnavailable) {
+		if ended(commit) || !errors.Is(commit.Finish(), lockkeeper.ErrUnavailable) {
 			t.Error("its commit has ended before it is safe")
 		}
 		l.sync(-1)
-		if !ended(commit) || commit.Settle() != nil {
+		if !ended(commit) || commit.Finish() != nil {
 			t.Error("its commit has not ended")
 		}
 	})
@@ -68,7 +68,7 @@ func TestBegunRefusalWaitsForWhatItReliesOn(t *testing.T) {
 			t.Fatalf("it relies on the end of the session, and answers %v, %v", commit, err)
 		}
 		l.sync(-1)
-		if !ended(commit) || commit.Settle() != nil {
+		if !ended(commit) || commit.Finish() != nil {
 			t.Error("its commit has not ended")
 		}
 	})
@@ -96,7 +96,7 @@ func TestBegunRenewalAndLapse(t *testing.T) {
 		}
 		l.fail(&lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Detail: "the disk is gone"})
 		for _, c := range []lockkeeper.Commit{commit, lapsed} {
-			if !errors.Is(c.Settle(), lockkeeper.ErrUnavailable) {
+			if !errors.Is(c.Finish(), lockkeeper.ErrUnavailable) {
 				t.Error("a commit that failed is settled as safe")
 			}
 		}
@@ -136,7 +136,7 @@ func TestBegunLeaveReturnsLastStatus(t *testing.T) {
 			t.Fatalf("leaving with an end that is not safe is answered by %v, %v, %v", st.State, commit, err)
 		}
 		l.sync(-1)
-		if !ended(commit) || commit.Settle() != nil {
+		if !ended(commit) || commit.Finish() != nil {
 			t.Error("its commit has not ended")
 		}
 	})
@@ -156,7 +156,7 @@ func TestBegunOpenIsSafeAsAWhole(t *testing.T) {
 			t.Error("its commit has ended before the claim is safe")
 		}
 		l.sync(-1)
-		if !ended(commit) || commit.Settle() != nil {
+		if !ended(commit) || commit.Finish() != nil {
 			t.Error("its commit has not ended")
 		}
 		if st, found := l.safe.Status(lockkeeper.Ref{Session: "bob", ID: 1}); !found || st.Fence != lease.Claims[0].Fence {
@@ -207,7 +207,7 @@ func TestBegunOpenLeavesNoSessionWithoutItsClaim(t *testing.T) {
 				t.Fatalf("the refusal %v has the commit %v and the lease %+v", err, commit, lease)
 			}
 			l.sync(-1)
-			if err := commit.Settle(); err != nil {
+			if err := commit.Finish(); err != nil {
 				t.Error(err)
 			}
 			if l.safe.Open(name) {

@@ -256,7 +256,7 @@ func (k *Keeper) unlockDecided(news *news, commit *Commit, refused error) *Commi
 // delivers the notifications when the commit is safe.
 func (k *Keeper) gatherStep(own string, refused error) (*news, *Commit) {
 	if k.log == nil {
-		return k.collect(&k.command, own, refused == nil, k.command.At), nil
+		return k.gatherNew(&k.command, own, refused == nil, k.command.At), nil
 	}
 	return nil, k.appendStep(own, refused)
 }

@@ -311,10 +311,5 @@ func (k *Keeper) failed(err error) (holders []attached.Notify) {
 	for w := range k.watchers.All() {
 		w.wake()
 	}
-	for _, a := range k.sessions.All() { // order does not matter: each is notified by itself
-		if a.Notify != nil {
-			holders = append(holders, a.Notify)
-		}
-	}
-	return holders
+	return k.sessions.Everybody()
 }

@@ -29,8 +29,8 @@ type item struct {
 // newsRoom keeps the memory of delivered news for reuse.
 var newsRoom = sync.Pool{New: func() any { return new(news) }}
 
-// collect is gather with new news; nil if there are no notifications.
-func (p *publisher) collect(c *table.Command, own string, replied bool, now time.Duration) *news {
+// gatherNew is gather with new news; nil if there are no notifications.
+func (p *publisher) gatherNew(c *table.Command, own string, replied bool, now time.Duration) *news {
 	events := p.table.Events()
 	if len(events) == 0 || len(events) == 1 && p.watchers.Len() == 0 && replied && about(c, events[0].Ref) {
 		return nil

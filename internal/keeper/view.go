@@ -119,11 +119,7 @@ func (v *View) Interrupt(err error) {
 		v.watchers.Remove(w)
 		w.end(err)
 	}
-	for _, a := range v.sessions.All() { // order does not matter: each is notified by itself
-		if a.Notify != nil {
-			v.interrupted = append(v.interrupted, a.Notify)
-		}
-	}
+	v.interrupted = append(v.interrupted, v.sessions.Everybody()...)
 }
 
 // Close ends all watchers, and notifies no session any more. Lists are refused from then on.

@@ -128,7 +128,7 @@ func (w *watched[T]) open(log *slog.Logger, load func() (T, error), files ...str
 		log = slog.New(slog.DiscardHandler)
 	}
 	w.files, w.load, w.log, w.looked = files, load, log, time.Now()
-	w.seen = w.look() // before the load, so that refresh finds a change during it
+	w.seen = w.states() // before the load, so that refresh finds a change during it
 	if w.value, err = w.load(); err != nil {
 		return lockkeeper.Invalid("%s", err)
 	}
@@ -149,7 +149,7 @@ func (w *watched[T]) get() T {
 // refresh loads the value again if the files have changed. After an error every refresh retries,
 // since the files may have been in the middle of a change.
 func (w *watched[T]) refresh() {
-	seen := w.look()
+	seen := w.states()
 	if seen != nil && slices.EqualFunc(seen, w.seen, unchanged) {
 		return
 	}
@@ -166,8 +166,8 @@ func (w *watched[T]) refresh() {
 	w.log.Info("certificates were read again", "files", w.files)
 }
 
-// look returns the present state of the files; nil if one does not exist.
-func (w *watched[T]) look() []os.FileInfo {
+// states returns the present state of the files; nil if one does not exist.
+func (w *watched[T]) states() []os.FileInfo {
 	seen := make([]os.FileInfo, len(w.files))
 	for i, name := range w.files {
 		var err error

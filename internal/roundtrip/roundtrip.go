@@ -84,7 +84,6 @@ func (c *Context) Outlive() (until time.Time, ok bool) {
 	return until, true
 }
 
-// outageKey marks contexts whose calls end in an outage.
 // ErrNoEffect marks the error of a call that an engine never began: it has changed nothing, and never will.
 var ErrNoEffect = errors.New("the call was not begun")
 
@@ -95,6 +94,7 @@ type noEffect struct{ error }
 
 func (e *noEffect) Unwrap() []error { return []error{e.error, ErrNoEffect} }
 
+// outageKey marks contexts whose calls end in an outage.
 type outageKey struct{}
 
 // EndInOutage returns a context for calls whose caller has no time for an outage: an engine that knows

@@ -97,7 +97,7 @@ func settled(ctx context.Context, commit lockkeeper.Commit) error {
 	case <-commit.Done():
 	case <-ctx.Done():
 	}
-	return commit.Settle()
+	return commit.Finish()
 }
 
 // Claim makes the claim or amends it, and caches want: see [Session.Wanted].

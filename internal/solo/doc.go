@@ -39,8 +39,8 @@
 //	                                         Attach learns the present epoch from the refusal.
 //	Claim               waiting or held      repeats it (R16), or ends it by Leave under the same key;
 //	                                         a Claim that arrives after that Leave is refused.
-//	OpenClaim                absent, waiting  discards the cached key, or repeats. The session ends
-//	                         or held          with its TTL at the latest.
+//	OpenClaim           absent, waiting      discards the cached key, or repeats. The session ends
+//	                    or held              with its TTL at the latest.
 //	Renew               not renewed          relies only on the TTL of the last renewal that was
 //	                                         answered, counted from when it was sent (R12).
 //	Release, Leave      waiting or held      repeats it, or lets the TTL end the session.

@@ -16,7 +16,7 @@ var house = []room{
 	// package            of this module                      of others
 	{".", "internal/roundtrip internal/deadlines", "golang.org/x/sys"},
 	{"table", ".", ""},
-	{"internal/keeper", ". table internal/watching internal/attached", "golang.org/x/sys"},
+	{"internal/keeper", ". table internal/watching internal/attached", ""},
 	{"history", ".", "github.com/anishathalye/porcupine"},
 	{"enginetest", ". history internal/testmode", ""},
 	{"grab", ". internal/roundtrip internal/solo", ""},
@@ -24,13 +24,13 @@ var house = []room{
 	{"internal/duration", "", ""},
 	{"internal/supervise", ". internal/duration", "golang.org/x/sys golang.org/x/term"},
 
-	{"engine/memlock", ". table internal/keeper", "golang.org/x/sys"},
+	{"engine/memlock", ". internal/keeper", ""},
 	{"engine/disklock", ". table internal/dbfolder internal/keeper internal/record internal/story", "golang.org/x/sys"},
 	{"engine/sqlitelock", ". table internal/rows internal/watching internal/migrations internal/calls " +
 		"internal/attached",
-		"modernc.org/sqlite github.com/fsnotify/fsnotify golang.org/x/sys golang.org/x/sync"},
+		"modernc.org/sqlite github.com/fsnotify/fsnotify golang.org/x/sys"},
 	{"engine/sqllock", ". table internal/rows internal/watching internal/migrations internal/calls internal/attached",
-		"github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql golang.org/x/sync"},
+		"github.com/jackc/pgx/v5 github.com/go-sql-driver/mysql"},
 	{"engine/remote", ". internal/attached internal/roundtrip internal/serve/wire", ""},
 	{"engine/redlock", ". internal/attached internal/watching engine/redlock/internal/link " +
 		"engine/redlock/internal/quorum engine/redlock/internal/redislink engine/redlock/internal/redisconn " +
@@ -96,7 +96,7 @@ var house = []room{
 	{"fence", "", ""},     // likewise
 
 	{"cmd/lk", ". engine/all engine/disklock engine/quorumlock engine/remote engine/sqlitelock grab " +
-		"internal/serve/server internal/serve/wire internal/serve/control " +
+		"internal/serve/server internal/serve/control " +
 		"internal/serve/access internal/serve/limits internal/serve/httpapi internal/serve/observe tracing internal/otlp " +
 		"internal/duration internal/listing internal/cells internal/supervise internal/gctune internal/pki internal/load " +
 		"internal/roundtrip internal/top",
@@ -148,34 +148,48 @@ func TestImportDirection(t *testing.T) {
 				"what it may import, and to ARCHITECTURE.md", pkg)
 			continue
 		}
+		var used []string
 		for _, f := range files {
 			for _, spec := range f.syntax.Imports {
+				if f.test {
+					continue
+				}
 				name, _ := strconv.Unquote(spec.Path.Value)
-				if !f.test && !house[i].allows(name) {
+				permission, allowed := house[i].permission(name)
+				if used = append(used, permission); !allowed {
 					t.Errorf("%s: package %s may not import %s: move the code to where that is allowed, or, if the direction is "+
 						"right, allow it in house in internal/tidy/imports_test.go",
 						tree.at(spec.Pos()), pkg, name)
 				}
 			}
 		}
+		for _, permission := range slices.Concat(strings.Fields(house[i].ours), strings.Fields(house[i].others)) {
+			if !slices.Contains(used, permission) {
+				t.Errorf("package %s does not import %s: take that out of its line of the import table", pkg, permission)
+			}
+		}
 	}
 }
 
-func (r room) allows(name string) bool {
+// permission returns the word of the line that allows an import; "" for the standard library.
+func (r room) permission(name string) (word string, allowed bool) {
 	first, _, _ := strings.Cut(name, "/")
 	if !strings.Contains(first, ".") {
-		return true // the standard library
+		return "", true // the standard library
 	}
 	if name == module || strings.HasPrefix(name, module+"/") {
 		ours := strings.TrimPrefix(strings.TrimPrefix(name, module), "/")
 		if ours == "" {
 			ours = "."
 		}
-		return slices.Contains(strings.Fields(r.ours), ours)
+		return ours, slices.Contains(strings.Fields(r.ours), ours)
 	}
-	return slices.ContainsFunc(strings.Fields(r.others), func(prefix string) bool {
-		return name == prefix || strings.HasPrefix(name, prefix+"/")
-	})
+	for _, prefix := range strings.Fields(r.others) {
+		if name == prefix || strings.HasPrefix(name, prefix+"/") {
+			return prefix, true
+		}
+	}
+	return "", false
 }
 
 // engineOf returns the package of the engine in whose folder pkg is: engine/NAME.

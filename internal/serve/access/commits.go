@@ -62,9 +62,9 @@ type openCommit struct {
 	refused error // the decision, if it is a refusal
 }
 
-// Settle implements lockkeeper.Commit.
-func (c *openCommit) Settle() error {
-	err := c.Commit.Settle()
+// Finish implements lockkeeper.Commit.
+func (c *openCommit) Finish() error {
+	err := c.Commit.Finish()
 	c.opening.Opened(&c.lease, either(err, c.refused))
 	return err
 }
@@ -113,9 +113,9 @@ type claimCommit struct {
 	refused error // the decision, if it is a refusal
 }
 
-// Settle implements lockkeeper.Commit.
-func (c *claimCommit) Settle() error {
-	err := c.Commit.Settle()
+// Finish implements lockkeeper.Commit.
+func (c *claimCommit) Finish() error {
+	err := c.Commit.Finish()
 	c.session.Claimed(c.key, c.id, &c.status, either(err, c.refused))
 	return err
 }
@@ -159,9 +159,9 @@ type renewCommit struct {
 	refused    error // the decision, if it is a refusal
 }
 
-// Settle implements lockkeeper.Commit.
-func (c *renewCommit) Settle() error {
-	err := c.Commit.Settle()
+// Finish implements lockkeeper.Commit.
+func (c *renewCommit) Finish() error {
+	err := c.Commit.Finish()
 	c.settled(err)
 	return err
 }
@@ -233,9 +233,9 @@ type endCommit struct {
 	refused error // the decision, if it is a refusal
 }
 
-// Settle implements lockkeeper.Commit.
-func (c *endCommit) Settle() error {
-	err := c.Commit.Settle()
+// Finish implements lockkeeper.Commit.
+func (c *endCommit) Finish() error {
+	err := c.Commit.Finish()
 	c.settled(err)
 	return err
 }

@@ -18,7 +18,7 @@ import (
 // while.
 type lateCommits struct{ lockkeeper.Engine }
 
-// lateCommit is settled with err.
+// lateCommit is finished with err.
 type lateCommit struct {
 	done chan struct{}
 	err  error
@@ -32,7 +32,7 @@ func newLateCommit(after time.Duration, err error) *lateCommit {
 
 func (c *lateCommit) Done() <-chan struct{} { return c.done }
 
-func (c *lateCommit) Settle() error { return c.err }
+func (c *lateCommit) Finish() error { return c.err }
 
 func (e lateCommits) BeginOpen(ctx context.Context, s lockkeeper.Session, w lockkeeper.Want,
 	notify func([]lockkeeper.Status)) (lockkeeper.Lease, lockkeeper.Commit, error) {
@@ -67,13 +67,13 @@ type begins struct{ lockkeeper.Engine }
 
 func (b begins) group() lockkeeper.GroupCommitter { return b.Engine.(lockkeeper.GroupCommitter) }
 
-// settled returns the answer to a decision.
-func settled(commit lockkeeper.Commit, refused error) error {
+// finished returns the answer to a decision.
+func finished(commit lockkeeper.Commit, refused error) error {
 	if commit == nil {
 		return refused
 	}
 	<-commit.Done()
-	if err := commit.Settle(); err != nil {
+	if err := commit.Finish(); err != nil {
 		return err
 	}
 	return refused
@@ -84,7 +84,7 @@ func (b begins) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) 
 	if err == lockkeeper.ErrNotBegun {
 		return b.Engine.Claim(ctx, k, w)
 	}
-	if err = settled(commit, err); err != nil {
+	if err = finished(commit, err); err != nil {
 		return lockkeeper.Status{}, err
 	}
 	return st, nil
@@ -92,7 +92,7 @@ func (b begins) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) 
 
 func (b begins) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
 	lease, commit, err := b.group().BeginRenew(ctx, k)
-	if err = settled(commit, err); err != nil {
+	if err = finished(commit, err); err != nil {
 		return lockkeeper.Lease{}, err
 	}
 	return lease, nil
@@ -101,16 +101,16 @@ func (b begins) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, 
 func (b begins) End(ctx context.Context, k lockkeeper.Key, e lockkeeper.Ending) error {
 	if e.Kind == lockkeeper.Leave {
 		_, commit, err := b.group().BeginLeave(ctx, k, 1)
-		return settled(commit, err)
+		return finished(commit, err)
 	}
 	commit, err := b.group().BeginEnd(ctx, k, e)
 	if err == lockkeeper.ErrNotBegun {
 		return b.Engine.End(ctx, k, e)
 	}
-	return settled(commit, err)
+	return finished(commit, err)
 }
 
-// The engine of a pass whose calls are begun, and settled later, passes the suite of every engine.
+// The engine of a pass whose calls are begun, and finished later, passes the suite of every engine.
 func TestConformanceOfBegunCalls(t *testing.T) {
 	policy, secret := everything("ci")
 	for name, o := range map[string]access.Options{"identity": {}, "open": {}, "uncounted": {Uncounted: true}} {

@@ -23,7 +23,7 @@ func (u *user) opens(session string, ttl time.Duration, w lockkeeper.Want) error
 	if err == lockkeeper.ErrNotBegun {
 		return err
 	}
-	if err = settled(commit, err); err == nil {
+	if err = finished(commit, err); err == nil {
 		u.key = lease.Key
 	}
 	return err

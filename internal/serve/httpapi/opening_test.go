@@ -53,7 +53,7 @@ type heldCommit struct {
 
 func (c *heldCommit) Done() <-chan struct{} { return c.safe }
 
-func (c *heldCommit) Settle() error {
+func (c *heldCommit) Finish() error {
 	c.of.settled++
 	select {
 	case <-c.safe:

@@ -181,16 +181,16 @@ func (c *counting) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockk
 // and must not be in use yet.
 func (m *Metrics) Engine(e lockkeeper.Engine) {
 	if r, ok := e.(lockkeeper.CommitReporter); ok {
-		r.Committed(func(calls int, took time.Duration) {
+		r.ReportCommits(func(calls int, took time.Duration) {
 			m.entries.Observe(float64(calls))
 			m.sync.Observe(took.Seconds())
 		})
 	}
 	if r, ok := e.(lockkeeper.RepeatReporter); ok {
-		r.Repeated(func(why string) { m.repeats.With(why).Inc() })
+		r.ReportRepeats(func(why string) { m.repeats.With(why).Inc() })
 	}
 	if r, ok := e.(lockkeeper.HandshakeReporter); ok {
-		r.Handshaken(func(took time.Duration) { m.handshakes.Observe(took.Seconds()) })
+		r.ReportHandshakes(func(took time.Duration) { m.handshakes.Observe(took.Seconds()) })
 	}
 	if d, ok := e.(lockkeeper.OverdueReporter); ok {
 		m.debtor.Store(&d)

@@ -8,7 +8,7 @@ import (
 )
 
 // countingGroup is a counting engine that is a lockkeeper.GroupCommitter. A call lasts until its
-// commit is settled.
+// commit is finished.
 type countingGroup struct {
 	*counting
 	group lockkeeper.GroupCommitter
@@ -54,7 +54,7 @@ func (c *countingGroup) BeginLeave(ctx context.Context, k lockkeeper.Key, id uin
 }
 
 // begun counts a call that began at that time, unless the engine left it to the plain method. It
-// returns the commit to settle; nil if there is none.
+// returns the commit to finish; nil if there is none.
 func (c *countingGroup) begun(o op, at time.Time, commit lockkeeper.Commit, err error) lockkeeper.Commit {
 	if err == lockkeeper.ErrNotBegun {
 		return nil
@@ -78,9 +78,9 @@ type countedCommit struct {
 	refused  error // the decision, if it is a refusal
 }
 
-// Settle implements lockkeeper.Commit.
-func (c *countedCommit) Settle() error {
-	err := c.Commit.Settle()
+// Finish implements lockkeeper.Commit.
+func (c *countedCommit) Finish() error {
+	err := c.Commit.Finish()
 	answer := err
 	if answer == nil {
 		answer = c.refused

@@ -16,7 +16,7 @@ type brokenGroup struct{ lockkeeper.Engine }
 type brokenCommit struct{}
 
 func (brokenCommit) Done() <-chan struct{} { return nil }
-func (brokenCommit) Settle() error         { return lockkeeper.ErrUnavailable }
+func (brokenCommit) Finish() error         { return lockkeeper.ErrUnavailable }
 
 func (e brokenGroup) BeginOpen(ctx context.Context, s lockkeeper.Session, w lockkeeper.Want,
 	notify func([]lockkeeper.Status)) (lockkeeper.Lease, lockkeeper.Commit, error) {
@@ -46,7 +46,7 @@ func (e brokenGroup) BeginLeave(ctx context.Context, k lockkeeper.Key, _ uint64)
 	return lockkeeper.Status{}, nil, e.End(ctx, k, lockkeeper.Ending{Kind: lockkeeper.Leave})
 }
 
-// A call that is begun is counted once, and its error when it is settled. One that is not begun is
+// A call that is begun is counted once, and its error when it is finished. One that is not begun is
 // not counted: its plain method is called.
 func TestBegunCallsAreCounted(t *testing.T) {
 	m := NewMetrics(Sources{})
@@ -62,10 +62,10 @@ func TestBegunCallsAreCounted(t *testing.T) {
 	}
 	_, commit, _ := group.BeginClaim(ctx, key, lockkeeper.Want{})
 	if n := value(t, m, "lockkeeper_engine_errors_total", "unavailable"); n != "0" {
-		t.Errorf("%s errors before the commit is settled", n)
+		t.Errorf("%s errors before the commit is finished", n)
 	}
-	if err := commit.Settle(); !errors.Is(err, lockkeeper.ErrUnavailable) {
-		t.Errorf("settled with %v", err)
+	if err := commit.Finish(); !errors.Is(err, lockkeeper.ErrUnavailable) {
+		t.Errorf("finished with %v", err)
 	}
 	if _, _, err := group.BeginRenew(ctx, key); !errors.Is(err, lockkeeper.ErrSession) {
 		t.Errorf("a renewal is answered by %v", err)

@@ -98,7 +98,7 @@ type journaled struct {
 	tell func(int, time.Duration)
 }
 
-func (j *journaled) Committed(tell func(int, time.Duration)) { j.tell = tell }
+func (j *journaled) ReportCommits(tell func(int, time.Duration)) { j.tell = tell }
 
 func TestEngineTellsOfItself(t *testing.T) {
 	m := NewMetrics(Sources{})
@@ -117,7 +117,7 @@ type polite struct {
 	report func(time.Duration)
 }
 
-func (p *polite) Handshaken(report func(time.Duration)) { p.report = report }
+func (p *polite) ReportHandshakes(report func(time.Duration)) { p.report = report }
 
 func TestStealHandshakesAreMeasured(t *testing.T) {
 	m := NewMetrics(Sources{})
@@ -136,7 +136,7 @@ type database struct {
 	err      error
 }
 
-func (d *database) Repeated(tell func(string)) { d.repeated = tell }
+func (d *database) ReportRepeats(tell func(string)) { d.repeated = tell }
 
 func (d *database) Overdue(ctx context.Context) (time.Duration, error) {
 	if _, bounded := ctx.Deadline(); !bounded {

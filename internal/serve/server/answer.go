@@ -56,9 +56,9 @@ func (m *request) clear() {
 	m.Call, m.key, m.session, m.query, m.drain = wire.Call{}, lockkeeper.Key{}, nil, nil, nil
 }
 
-// start begins to answer a request. The reader itself calls a prompt engine, or one that commits in
+// handle begins to answer a request. The reader itself calls a prompt engine, or one that commits in
 // groups or answers later; another goroutine makes all other calls. After an error the connection must end.
-func (c *conn) start(encoded []byte) error {
+func (c *conn) handle(encoded []byte) error {
 	m := &c.request
 	defer m.clear() // an idle connection keeps nothing of its last request
 	if err := m.read(encoded); err != nil {
@@ -78,14 +78,14 @@ func (c *conn) start(encoded []byte) error {
 		c.answer(c.within(context.Background(), m), m)
 		return nil
 	}
-	if err := c.begin(); err != nil {
+	if err := c.countRunning(); err != nil {
 		return err
 	}
 	ctx := c.within(c.server.life, m)
-	if c.begins(m) && c.decide(ctx, m) != lockkeeper.ErrNotBegun {
+	if c.mayDecide(m) && c.decide(ctx, m) != lockkeeper.ErrNotBegun {
 		return nil
 	}
-	if c.starts(ctx, m) {
+	if c.answerLater(ctx, m) {
 		return nil
 	}
 	own := *m
@@ -96,9 +96,9 @@ func (c *conn) start(encoded []byte) error {
 	return nil
 }
 
-// begin waits until fewer than maxAtWork requests are running, and counts one more. Before it
+// countRunning waits until fewer than maxAtWork requests are running, and counts one more. Before it
 // waits, it uncorks: answers and hints must not wait for the reader.
-func (c *conn) begin() error {
+func (c *conn) countRunning() error {
 	select {
 	case c.atWork <- struct{}{}:
 		return nil

@@ -13,16 +13,16 @@ import (
 // A decided answer waits for its commit. Its request counts as running until it is answered.
 //
 //	reader: Begin… ─┬─ no commit ──> reply
-//	                └─ commit ─> queue ─┬─ Done ─────────────────> settle, reply
-//	                                    └─ end of Server.life ──> settle: unavailable
+//	                └─ commit ─> queue ─┬─ Done ─────────────────> finish, reply
+//	                                    └─ end of Server.life ──> finish: unavailable
 //
 // An engine returns commits in the order in which they end, and one goroutine for each connection
 // answers in that order. So answers whose commits end together share a write, and a client that does
 // not read delays only its own connection.
 type decided struct {
 	answer
-	commit lockkeeper.Commit
-	want   lockkeeper.Want // that the answer refers to
+	commit    lockkeeper.Commit
+	requested lockkeeper.Want // to which the answer refers
 	// Runs after the commit has ended, before the reply; may be nil.
 	after func(err error)
 }
@@ -30,13 +30,24 @@ type decided struct {
 // decisions keeps the memory of answers for reuse.
 var decisions = sync.Pool{New: func() any { return new(decided) }}
 
+// newDecided returns the answer of a request, to be filled.
+func newDecided(m *request) *decided {
+	d := decisions.Get().(*decided)
+	d.call = m.Number
+	if m.Method == wire.MethodClaim {
+		d.requested = m.want
+		d.session, d.want = m.key.Session, &d.requested
+	}
+	return d
+}
+
 func (d *decided) free() {
 	*d = decided{}
 	decisions.Put(d)
 }
 
-// begins reports whether the reader may leave the request to a lockkeeper.GroupCommitter.
-func (c *conn) begins(m *request) bool {
+// mayDecide reports whether the reader may leave the request to a lockkeeper.GroupCommitter.
+func (c *conn) mayDecide(m *request) bool {
 	return c.group != nil && (m.Method == wire.MethodClaim || m.Method == wire.MethodEnd || m.Method == wire.MethodRenew)
 }
 
@@ -44,12 +55,9 @@ func (c *conn) begins(m *request) bool {
 // returns lockkeeper.ErrNotBegun if the engine leaves the request to the plain method. The caller has
 // counted the request as running.
 func (c *conn) decide(ctx context.Context, m *request) error {
-	d := decisions.Get().(*decided)
-	d.call = m.Number
+	d := newDecided(m)
 	switch m.Method {
 	case wire.MethodClaim:
-		d.want = m.want
-		d.session, d.answer.want = m.key.Session, &d.want
 		d.status, d.commit, d.err = c.group.BeginClaim(ctx, m.key, m.want)
 	case wire.MethodEnd:
 		d.commit, d.err = c.group.BeginEnd(ctx, m.key, m.ending)
@@ -107,17 +115,17 @@ const queuedRoom = 128
 
 // queue adds an answer behind all others of the connection. Only the reader calls it.
 func (c *conn) queue(d *decided) {
-	if c.decided.more == nil {
-		c.decided.more = make(chan struct{}, 1)
+	if c.committing.more == nil {
+		c.committing.more = make(chan struct{}, 1)
 		c.work.Go(c.answerDecided)
 	}
-	c.decided.mu.Lock()
-	c.decided.all = append(c.decided.all, d)
-	first := len(c.decided.all) == 1
-	c.decided.mu.Unlock()
+	c.committing.mu.Lock()
+	c.committing.all = append(c.committing.all, d)
+	first := len(c.committing.all) == 1
+	c.committing.mu.Unlock()
 	if first {
 		select {
-		case c.decided.more <- struct{}{}:
+		case c.committing.more <- struct{}{}:
 		default: // it will look again
 		}
 	}
@@ -126,15 +134,15 @@ func (c *conn) queue(d *decided) {
 // endQueue lets answerDecided return once it has answered everything. Only the reader calls it,
 // after its last call of queue.
 func (c *conn) endQueue() {
-	if c.decided.more != nil {
-		close(c.decided.more)
+	if c.committing.more != nil {
+		close(c.committing.more)
 	}
 }
 
 // answerDecided answers in the order of the queue, until endQueue.
 func (c *conn) answerDecided() {
 	var all []*decided
-	for range c.decided.more {
+	for range c.committing.more {
 		for all = c.take(all); len(all) > 0; all = c.take(all) {
 			select {
 			case <-all[0].commit.Done():
@@ -151,7 +159,7 @@ func (c *conn) answerDecided() {
 
 // take moves the queue to the end of all.
 func (c *conn) take(all []*decided) []*decided {
-	q := &c.decided
+	q := &c.committing
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	all = append(all, q.all...)
@@ -170,7 +178,7 @@ func (c *conn) answerCommitted(all []*decided) int {
 		n++
 	}
 	for i := range all[:n] {
-		all[i].settle()
+		all[i].finish()
 	}
 	c.sendDecided(all[:n])
 	for _, d := range all[:n] {
@@ -189,9 +197,9 @@ func isEnded(commit lockkeeper.Commit) bool {
 	}
 }
 
-// settle makes the decision the answer, or the error of its commit.
-func (d *decided) settle() {
-	failed := d.commit.Settle()
+// finish makes the decision the answer, or the error of its commit.
+func (d *decided) finish() {
+	failed := d.commit.Finish()
 	if failed != nil {
 		d.err = failed
 	}
@@ -200,7 +208,7 @@ func (d *decided) settle() {
 	}
 }
 
-// sendDecided sends settled answers. Like reply, it waits while the client has too much unread.
+// sendDecided sends finished answers. Like reply, it waits while the client has too much unread.
 func (c *conn) sendDecided(all []*decided) {
 	for i := 0; i < len(all); {
 		if all[i].isLease() {

@@ -23,25 +23,25 @@ type grouped struct {
 	commit *heldCommit // of the calls since the previous one ended
 }
 
-// heldCommit counts how often it is settled.
+// heldCommit counts how often it is finished.
 type heldCommit struct {
-	done    chan struct{}
-	err     error
-	settled chan error // gets the result of each Settle
+	done     chan struct{}
+	err      error
+	finished chan error // gets the result of each Finish
 }
 
 func newHeldCommit() *heldCommit {
-	return &heldCommit{done: make(chan struct{}), settled: make(chan error, 2*maxAtWork)}
+	return &heldCommit{done: make(chan struct{}), finished: make(chan error, 2*maxAtWork)}
 }
 
 func (c *heldCommit) Done() <-chan struct{} { return c.done }
 
-func (c *heldCommit) Settle() error {
+func (c *heldCommit) Finish() error {
 	err := c.err
 	if !isEnded(c) {
 		err = lockkeeper.ErrUnavailable
 	}
-	c.settled <- err
+	c.finished <- err
 	return err
 }
 
@@ -225,12 +225,12 @@ func TestFailedCommitIsUnavailable(t *testing.T) {
 	if len(p.replies) > 0 {
 		t.Errorf("answered twice: %v", p.replies)
 	}
-	if n := len(commit.settled); n != 3 {
-		t.Errorf("%d calls settled, want 3", n)
+	if n := len(commit.finished); n != 3 {
+		t.Errorf("%d calls finished, want 3", n)
 	}
 }
 
-// When the connection ends before the commit, the decision is settled, and what was granted stays
+// When the connection ends before the commit, the decision is finished, and what was granted stays
 // for another connection of the session.
 func TestConnectionEndsBeforeItsCommit(t *testing.T) {
 	e := newGrouped(t)
@@ -240,7 +240,7 @@ func TestConnectionEndsBeforeItsCommit(t *testing.T) {
 	p.begin(e, "ann", epoch, "a")
 	p.net.Close()
 	commit := e.end(nil)
-	if err := <-commit.settled; err != nil {
+	if err := <-commit.finished; err != nil {
 		t.Error(err)
 	}
 	m := other.answered(other.ask(&wire.Request{Attach: &wire.Session{
@@ -289,8 +289,8 @@ func TestHangingCommitDoesNotBlockShutdown(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	for range 2 {
-		if err := <-e.present().settled; !errors.Is(err, lockkeeper.ErrUnavailable) {
-			t.Errorf("settled with %v", err)
+		if err := <-e.present().finished; !errors.Is(err, lockkeeper.ErrUnavailable) {
+			t.Errorf("finished with %v", err)
 		}
 	}
 }

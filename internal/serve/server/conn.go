@@ -38,10 +38,10 @@ type conn struct {
 	group    lockkeeper.GroupCommitter // the engine, if it is one; else nil
 	starter  lockkeeper.Starter        // the engine, if it is one; else nil
 
-	decided  queue   // answers that wait for their commits
-	started  answers // of requests that the engine answers later
-	bindings bindings
-	request  request // that the reader starts
+	committing queue   // answers that wait for their commits
+	started    answers // of requests that the engine answers later
+	bindings   bindings
+	request    request // that the reader starts
 
 	// Guarded by the lock.
 	unsent    int              // bytes beyond ownUnsent counted for the identity
@@ -138,7 +138,7 @@ func (c *conn) serve(message []byte) error {
 			if n++; n%yieldAfter == 0 {
 				runtime.Gosched() // without it, a frame of many requests delays other connections by 10 ms
 			}
-			if err := c.start(e.Message()); err != nil {
+			if err := c.handle(e.Message()); err != nil {
 				return err
 			}
 		case wire.FieldFlows:

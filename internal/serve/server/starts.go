@@ -24,9 +24,9 @@ type answers struct {
 	more    chan struct{} // filled when all gets its first element, and by end; nil until answerStarted runs
 }
 
-// starts lets the engine answer a request later. It reports false if the engine leaves the request to the
+// answerLater lets the engine answer a request later. It reports false if the engine leaves the request to the
 // plain method. The caller has counted the request as running.
-func (c *conn) starts(ctx context.Context, m *request) bool {
+func (c *conn) answerLater(ctx context.Context, m *request) bool {
 	if c.starter == nil || m.Method != wire.MethodClaim && m.Method != wire.MethodEnd {
 		return false
 	}
@@ -38,12 +38,9 @@ func (c *conn) starts(ctx context.Context, m *request) bool {
 	q.mu.Lock()
 	q.missing++
 	q.mu.Unlock()
-	d := decisions.Get().(*decided)
-	d.call = m.Number
+	d := newDecided(m)
 	var started bool
 	if m.Method == wire.MethodClaim {
-		d.want = m.want
-		d.session, d.answer.want = m.key.Session, &d.want
 		started = c.starter.StartClaim(ctx, m.key, m.want, func(st lockkeeper.Status, err error) {
 			d.status, d.err = st, err
 			q.put(d)
@@ -87,7 +84,7 @@ func (q *answers) wake() {
 }
 
 // end lets answerStarted return once it has answered everything. Only the reader calls it, after its last
-// call of starts.
+// call of answerLater.
 func (q *answers) end() {
 	if q.more == nil {
 		return

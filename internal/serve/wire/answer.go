@@ -45,24 +45,3 @@ func newPermits(grants []lockkeeper.Grant) []*Grant {
 	}
 	return ms
 }
-
-// ReadAnswer returns the value of s, which answers a claim of w by the given session.
-func (s *Status) ReadAnswer(session string, w *lockkeeper.Want) lockkeeper.Status {
-	status := s.Read(session)
-	if !s.GetAsAsked() {
-		return status
-	}
-	status.Label, status.Inside, status.Revision, status.Priority = w.Label, w.Inside, w.Revision, w.Priority
-	status.Grants = nil
-	if len(w.Targets) > 0 {
-		status.Grants = make([]lockkeeper.Grant, len(w.Targets))
-	}
-	for i, t := range w.Targets {
-		status.Grants[i].Target = t
-		if i < len(s.GetGrants()) {
-			g := s.GetGrants()[i]
-			status.Grants[i].InUse, status.Grants[i].Slot = readInt(g.GetInUse()), readInt(g.GetSlot())
-		}
-	}
-	return status
-}

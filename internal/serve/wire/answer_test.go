@@ -32,7 +32,7 @@ func TestAnswersCross(t *testing.T) {
 		if err := again.UnmarshalVT(fast); err != nil {
 			t.Fatal(err)
 		}
-		if read := again.ReadAnswer("k3v9", &want); !reflect.DeepEqual(read, before) {
+		if read := again.readAnswer("k3v9", &want); !reflect.DeepEqual(read, before) {
 			t.Fatalf("crossed as\n%+v, want\n%+v", read, before)
 		}
 	}
@@ -76,7 +76,7 @@ func repeat(r *rand.Rand, s *lockkeeper.Status, w *lockkeeper.Want) {
 func TestAnswerHasTheTargetsAlone(t *testing.T) {
 	want := lockkeeper.Want{ID: 1, Targets: []lockkeeper.Target{{Path: "a", Mode: lockkeeper.ModeExclusive}}}
 	m := &Status{Id: 1, AsAsked: true, Grants: []*Grant{{Path: "b", Slot: 2}, {Path: "c"}, nil}}
-	got := m.ReadAnswer("k3v9", &want).Grants
+	got := m.readAnswer("k3v9", &want).Grants
 	if len(got) != 1 || got[0].Target != want.Targets[0] || got[0].Slot != 2 {
 		t.Errorf("grants are %+v", got)
 	}

@@ -55,7 +55,7 @@ func (v *values) request() *Request {
 	m := &Request{Call: v.Call.Number, Handle: v.Call.Handle, LowestOpen: v.Call.Key.LowestOpen, Acked: v.Call.Key.Acked,
 		Traceparent: v.Call.Traceparent}
 	if v.Call.Named {
-		m.Key = NewKey(v.Call.Key)
+		m.Key = newKey(v.Call.Key)
 	}
 	return m
 }
@@ -139,7 +139,7 @@ func TestHandWrittenBytesAreThoseOfGeneratedCode(t *testing.T) {
 }
 
 func onePiece(l *lockkeeper.Lease) *Lease {
-	m, _ := NewLease(l)
+	m, _ := newLease(l)
 	return m
 }
 
@@ -256,7 +256,7 @@ func handReplies(message []byte, want *lockkeeper.Want) (replies, hints []readRe
 			return nil, nil, "", ErrFrame
 		case FieldReplies:
 			a, err := ParseAnswer(elements.Message())
-			read := readReply{Call: a.Call, More: a.More}
+			read := readReply{Call: a.Number, More: a.More}
 			switch {
 			case err != nil:
 			case a.Result == ResultError:
@@ -318,7 +318,7 @@ func oracleReplies(message []byte, want *lockkeeper.Want) (replies, hints []read
 		case m.GetLease() != nil:
 			read.Result = m.GetLease().Read(ownSession)
 		case m.GetStatus() != nil:
-			read.Result = m.GetStatus().ReadAnswer(ownSession, want)
+			read.Result = m.GetStatus().readAnswer(ownSession, want)
 		case m.GetAbout() != nil:
 			read.Result = m.GetAbout().Read()
 		}

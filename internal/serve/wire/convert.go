@@ -112,28 +112,12 @@ func (s *Session) Read() lockkeeper.Session {
 	}
 }
 
-// NewKey returns the session and the epoch of k.
-func NewKey(k lockkeeper.Key) *Key { return &Key{Session: k.Session, Epoch: k.Epoch} }
-
 // Read returns the value of k.
 func (k *Key) Read() lockkeeper.Key {
 	return lockkeeper.Key{Session: k.GetSession(), Epoch: k.GetEpoch()}
 }
 
-// NewLease returns a message with the first claims of l, up to about leaseBytes, and a copy of l
-// with the remaining claims.
-func NewLease(l *lockkeeper.Lease) (m *Lease, left lockkeeper.Lease) {
-	left = *l
-	m = &Lease{Epoch: l.Key.Epoch, Ttl: newDuration(l.TTL), Number: l.Number, EndsAt: newDuration(l.EndsAt)}
-	for size := 0; len(left.Claims) > 0 && size < leaseBytes; left.Claims = left.Claims[1:] {
-		claim := NewStatus(&left.Claims[0], l.Key.Session)
-		size += claim.SizeVT()
-		m.Claims = append(m.Claims, claim)
-	}
-	return m, left
-}
-
-// leaseBytes is the size of claims at which NewLease adds no more to a message.
+// leaseBytes is the size of claims at which appendLease adds no more to a message.
 const leaseBytes = 64 << 10
 
 // Read returns the value of l, which is a lease of the session.

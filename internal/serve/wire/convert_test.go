@@ -143,7 +143,7 @@ func TestValuesCross(t *testing.T) {
 			for i := range l.Claims {
 				l.Claims[i].Ref.Session = "k3v9" // a lease has claims of its own session only
 			}
-			m, _ := NewLease(l)
+			m, _ := newLease(l)
 			return m
 		}, func(m *Lease) lockkeeper.Lease { return m.Read("k3v9") })
 	})
@@ -172,7 +172,7 @@ func TestLargeLeaseIsSplit(t *testing.T) {
 	pieces, read := 0, lockkeeper.Lease{}
 	for rest := lease; pieces == 0 || len(rest.Claims) > 0; pieces++ {
 		var m *Lease
-		m, rest = NewLease(&rest)
+		m, rest = newLease(&rest)
 		if m.SizeVT() > fullFrame {
 			t.Fatalf("a piece has %d bytes", m.SizeVT())
 		}

@@ -98,7 +98,7 @@ func (p *aPair) generated(tb testing.TB) (fence uint64) {
 	m = serve()
 	w := m.GetClaim().Read()
 	p.out.PutReply(&Reply{Call: m.GetCall(), Status: NewAnswer(&p.status, ownSession, &w)})
-	s := receive().GetStatus().ReadAnswer(ownSession, &p.want)
+	s := receive().GetStatus().readAnswer(ownSession, &p.want)
 	m = request(&p.end)
 	m.End = NewEnding(&p.ending)
 	p.out.PutRequest(m)

@@ -63,7 +63,7 @@ const (
 
 // An Answer is a reply whose result is not read yet.
 type Answer struct {
-	Call   uint64
+	Number uint64
 	More   bool // further replies follow
 	Result Result
 
@@ -77,7 +77,7 @@ func ParseAnswer(reply []byte) (a Answer, err error) {
 	for f.next() {
 		switch f.field {
 		case 1:
-			a.Call = f.uint()
+			a.Number = f.uint()
 		case 2, 3, 4, 6:
 			if a.Result != 0 {
 				f.fail("a reply has two results")

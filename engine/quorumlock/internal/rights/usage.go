@@ -88,7 +88,7 @@ func (u *usage) read(t *table.Table) {
 		u.named(access.Owner(id)).session(id)
 	}
 	for i := range snap.Claims {
-		u.look(t, snap.Claims[i].Ref)
+		u.recount(t, snap.Claims[i].Ref)
 	}
 }
 
@@ -108,17 +108,17 @@ func (u *usage) follow(t *table.Table, c *table.Command) {
 			}
 		}
 	case table.Claim:
-		u.look(t, lockkeeper.Ref{Session: c.Key.Session, ID: c.Want.ID})
+		u.recount(t, lockkeeper.Ref{Session: c.Key.Session, ID: c.Want.ID})
 	}
 	for _, e := range t.Events() {
 		if e.Ref != (lockkeeper.Ref{}) {
-			u.look(t, e.Ref)
+			u.recount(t, e.Ref)
 		}
 	}
 }
 
-// look counts a claim as it is in the table now.
-func (u *usage) look(t *table.Table, ref lockkeeper.Ref) {
+// recount counts a claim as it is in the table now.
+func (u *usage) recount(t *table.Table, ref lockkeeper.Ref) {
 	name := access.Owner(ref.Session)
 	i := u.named(name)
 	st, found := t.Status(ref)
