@@ -25,11 +25,14 @@ func (a *app) newClusterRemove(o *clusterOptions) *cobra.Command {
 		SuggestFor: []string{"rm", "delete", "expel", "evict", "kick", "leave"},
 		Short:      "Expel a node for good",
 		Long: `Expel a node: it is gone, or its disk is lost or stolen. All nodes refuse its connections
-from then on, also those of a backup of its folder; its name is free again. Another node
-takes its vote, if there is one.
+from then on, also those of a backup of its folder; its name is free again.
+
+The node gets the rank off. The leader takes its vote, and gives it to another node if there
+is one; then the node is expelled. A removal that would leave no majority of the voters is
+refused, or ends after 20 s with the node still there.
 
 Nothing takes an expulsion back. The machine can join again as a new node: empty its folder,
-and use a new token. A removal that would leave no majority of the voters is refused.`,
+and use a new token.`,
 		Example: `  # a machine that is gone
   lk cluster remove three --note "its disk is broken"
 

@@ -70,7 +70,7 @@ func (h *host) alarms(s *lockkeeper.ClusterStatus, v join.View, present int, unr
 // it mostly knows from their refusals alone, and not from the log.
 func (h *host) isRemoved(v join.View) bool {
 	id := join.FormatID(h.store.Identity().ID)
-	return h.refused() || len(v.Setting(expelledKeys+id).Value) > 0
+	return h.refused() || len(v.Setting(voters.ExpelledPrefix+id).Value) > 0
 }
 
 // refused reports whether another node has refused this one because it was removed. That stays so: no id is

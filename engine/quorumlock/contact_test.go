@@ -370,6 +370,55 @@ func TestNodeWithAStuckDiskIsSuspended(t *testing.T) {
 	})
 }
 
+// A node whose disk is stuck does not win an election, though its log is as long as those of others: it would lead and
+// answer nobody.
+func TestNodeWithAStuckDiskDoesNotLead(t *testing.T) {
+	for range 8 {
+		inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+			at, leader := c.follower(), c.leader()
+			at.disk.fail(errFull)
+			if _, err := leader.engine.Attach(t.Context(), session("ann"), nil); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(3 * electionTicks * tickTime)
+			leader.stop()
+			leader.start()
+			if _, err := leader.engine.Attach(t.Context(), session("bob"), nil); err != nil {
+				t.Errorf("the leader has restarted: %v", err)
+			}
+			if s := at.engine.node.Status(); s.Leader == at.id {
+				t.Error("the node with a stuck disk leads")
+			}
+		})
+	}
+}
+
+// A leader whose disk is stuck goes on to the next heir if one does not take the lead, because its disk is stuck, too.
+func TestLeaderWithAStuckDiskTriesEachHeir(t *testing.T) {
+	inBubble(t, 5, 0, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		heir, _ := leader.engine.node.Successor()
+		var at *server
+		for _, s := range c.servers {
+			if s == leader || s.id == heir {
+				s.disk.fail(errFull)
+			} else {
+				at = s
+			}
+		}
+		began := time.Now()
+		for i := range 100 {
+			if _, err := at.engine.Attach(t.Context(), session(fmt.Sprint("eve", i)), nil); err != nil &&
+				!errors.Is(err, replica.ErrUnknown) {
+				t.Errorf("two of five disks are full: %v", err)
+			}
+		}
+		if took := time.Since(began); took > 30*time.Second || c.leader() == leader || c.leader().id == heir {
+			t.Errorf("100 calls took %s, and node %d leads", took, c.leader().id)
+		}
+	})
+}
+
 func TestClosedNodeAnswersItsCalls(t *testing.T) {
 	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
 		at := c.follower()

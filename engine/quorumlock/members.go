@@ -20,7 +20,6 @@ import (
 const (
 	votersKey     = "voters"    // the setting with the number of voters: 1, 3 or 5
 	nodeKeys      = "node/"     // the prefix of the settings of nodes, see package join
-	expelledKeys  = "expelled/" // the prefix of the settings of expelled ids
 	voterGrace    = time.Minute // a voter that is silent for longer is replaced
 	defaultVoters = voters.DefaultVoters
 )
@@ -43,8 +42,8 @@ func members(silent func(id uint64) time.Duration) func(*replica.Replica) (voter
 		for i := range nodes {
 			all = append(all, voters.Member{ID: nodes[i].ID, Node: nodes[i].Voter(), Silent: silent(nodes[i].ID)})
 		}
-		for _, s := range v.Settings(expelledKeys) {
-			id, err := join.ParseID(strings.TrimPrefix(s.Key, expelledKeys))
+		for _, s := range v.Settings(voters.ExpelledPrefix) {
+			id, err := join.ParseID(strings.TrimPrefix(s.Key, voters.ExpelledPrefix))
 			if err != nil {
 				return policy, nil, fmt.Errorf("the cluster's setting %s: %w", s.Key, err)
 			}
@@ -176,6 +175,8 @@ func (s Settings) Put(ctx context.Context, setting join.Setting) (err error) {
 		return join.ErrRevision
 	case errors.Is(err, replica.ErrFull):
 		return join.ErrFull
+	case errors.Is(err, replica.ErrVotes):
+		return join.ErrVotes
 	}
 	return err
 }

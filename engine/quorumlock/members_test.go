@@ -2,6 +2,7 @@ package quorumlock
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,14 +14,47 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
 )
 
-// An expelled node is replaced at once, without the grace of a lost one.
+// A node that is to be expelled is replaced first, without the grace of a lost one.
 func TestExpelledNodeIsReplaced(t *testing.T) {
 	inBubble(t, 3, 1, func(t *testing.T, c *cluster) {
-		settings := c.servers[1].engine.Settings()
-		if err := join.Expel(t.Context(), settings, 3, "its disk is lost"); err != nil {
+		e := c.servers[1].engine
+		if err := join.Expel(t.Context(), e.Settings(), 3, "its disk is lost"); !errors.Is(err, join.ErrVotes) {
+			t.Errorf("a voter is expelled: %v", err)
+		}
+		if err := e.takeVote(t.Context(), &join.Node{Name: "node3", ID: 3}); err != nil {
+			t.Fatal(err)
+		}
+		if err := join.Expel(t.Context(), e.Settings(), 3, "its disk is lost"); err != nil {
 			t.Fatal(err)
 		}
 		c.waitVoters("[1 2 4] []")
+	})
+}
+
+// A voter whose disk is stuck is none of those without which another one can lose its vote.
+func TestStuckVoterKeepsNoMajority(t *testing.T) {
+	inBubble(t, 3, 0, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		var followers []*server
+		for _, s := range c.servers {
+			if s != leader {
+				followers = append(followers, s)
+			}
+		}
+		stuck, leaves := followers[0], followers[1]
+		stuck.disk.fail(errFull)
+		time.Sleep(time.Minute)
+		if err := leader.engine.SetRank(t.Context(), fmt.Sprint("node", leaves.id), RankOff); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			if _, err := leader.engine.Attach(t.Context(), session(fmt.Sprint("eve", i)), nil); err != nil {
+				t.Fatalf("the voters are %v: %v", leader.engine.node.Status().Voters, err)
+			}
+			time.Sleep(time.Second)
+		}
+		stuck.disk.fail(nil)
+		c.waitVoters(fmt.Sprintf("[%d] %v", leader.id, []uint64{min(stuck.id, leaves.id), max(stuck.id, leaves.id)}))
 	})
 }
 

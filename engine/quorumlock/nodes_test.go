@@ -239,7 +239,7 @@ func TestRemoveKeepsAMajority(t *testing.T) {
 	}
 }
 
-// Two removals at once do not take each other's node for one that stays. Who repeats one that failed gets it done.
+// Two removals at once leave a cluster that grants, and an operator who repeats one that failed gets it done.
 func TestRemovalsAtOnceKeepAMajority(t *testing.T) {
 	t.Parallel()
 	ms := newMachines(t, 3)

@@ -1,6 +1,7 @@
 package quorumlock
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,14 +90,15 @@ type transfer struct {
 // It gives up after little more than 10 s. If ctx ends before, the leader may still change within 10 s.
 func (e *Engine) Transfer(ctx context.Context, node string) error {
 	var to uint64
+	var wish []byte
 	err := e.change(ctx, transferKey, func(v join.View) ([]byte, error) {
 		n, err := existingMember(v, node)
 		if err == nil {
 			err = e.mayLead(v, &n)
 		}
 		to = n.ID
-		text, _ := json.Marshal(transfer{To: n.ID, Ends: v.Now() + transferTime})
-		return text, err
+		wish, _ = json.Marshal(transfer{To: n.ID, Ends: v.Now() + transferTime})
+		return wish, err
 	})
 	if err != nil {
 		return err
@@ -107,8 +109,14 @@ func (e *Engine) Transfer(ctx context.Context, node string) error {
 	if _, err = e.node.Await(ctx, func(s replica.Status) bool { return s.Leader == to }); err != nil {
 		return err
 	}
-	// Removed early, the wish can't make a later leader yield. If this fails, Ends does that.
-	_ = e.change(ctx, transferKey, func(join.View) ([]byte, error) { return nil, nil })
+	// Removed early, the wish can't make a later leader yield. If this fails, Ends does that. Another operator may
+	// wish something else by now.
+	_ = e.change(ctx, transferKey, func(v join.View) ([]byte, error) {
+		if now := v.Setting(transferKey).Value; !bytes.Equal(now, wish) {
+			return now, nil
+		}
+		return nil, nil
+	})
 	return nil
 }
 

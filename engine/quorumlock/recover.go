@@ -14,6 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/node"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/storage"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -249,7 +250,7 @@ func freezeAll(all []table.FreezeRecord, until time.Duration) []table.FreezeReco
 // goesOn reports whether a recovered cluster has a setting of the lost one: not those of its nodes,
 // tokens and rules.
 func goesOn(key string) bool {
-	for _, prefix := range []string{nodeKeys, expelledKeys, "token/", "rules"} {
+	for _, prefix := range []string{nodeKeys, voters.ExpelledPrefix, "token/", "rules"} {
 		if strings.HasPrefix(key, prefix) {
 			return false
 		}

@@ -7,6 +7,10 @@ import "context"
 type Caller struct {
 	Name string // of the identity
 	From string // the address
+
+	// Undecided: the gate has left the decision to the engine (Policy.Elsewhere). An engine that decides nothing then
+	// refuses the call: this gate has not learned yet that it should decide.
+	Undecided bool
 }
 
 type callerKey struct{}
@@ -23,10 +27,10 @@ func CallerOf(ctx context.Context) Caller {
 	return c
 }
 
-// as returns the context of a call of the engine.
-func (e *guarded) as(ctx context.Context) context.Context {
+// as returns the context of a call of the engine, under the rights by which the gate has admitted the call.
+func (e *guarded) as(ctx context.Context, r *rights) context.Context {
 	if name := e.pass.Name(); name != "" && e.pass.admission.gate.options.Callers {
-		return WithCaller(ctx, Caller{Name: name, From: e.pass.from})
+		return WithCaller(ctx, Caller{Name: name, From: e.pass.from, Undecided: r.elsewhere})
 	}
 	return ctx
 }

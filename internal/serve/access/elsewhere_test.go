@@ -58,7 +58,7 @@ func TestGateBeforeAnEngineThatDecides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	by := access.Caller{Name: "ci", From: "10.0.0.9:5"}
+	by := access.Caller{Name: "ci", From: "10.0.0.9:5", Undecided: true}
 	want := lockkeeper.Want{Targets: []lockkeeper.Target{{Path: "x", Mode: lockkeeper.ModeExclusive}}}
 	for id := range uint64(2) {
 		want.ID, want.Targets[0].Path = id+1, []lockkeeper.Path{"x", "y"}[id]

@@ -34,7 +34,7 @@ func (e *guarded) Attach(ctx context.Context, s lockkeeper.Session, notify func(
 	if err != nil {
 		return lockkeeper.Lease{}, err
 	}
-	ctx = e.as(ctx)
+	ctx = e.as(ctx, r)
 	own := s.ID
 	if !r.open {
 		if s.ID, err = e.session(r, &s); err != nil {
@@ -108,11 +108,11 @@ func (e *guarded) key(k lockkeeper.Key) (lockkeeper.Key, *rights, error) {
 
 // Renew implements lockkeeper.Engine.
 func (e *guarded) Renew(ctx context.Context, k lockkeeper.Key) (lockkeeper.Lease, error) {
-	key, _, err := e.key(k)
+	key, r, err := e.key(k)
 	if err != nil {
 		return lockkeeper.Lease{}, err
 	}
-	ctx = e.as(ctx)
+	ctx = e.as(ctx, r)
 	refreshed := &e.pass.admission.gate.refreshed
 	if e.usage == nil {
 		lease, err := e.engine.Renew(ctx, key)
@@ -144,7 +144,7 @@ func (e *guarded) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want
 	if err != nil {
 		return lockkeeper.Status{}, err
 	}
-	ctx = e.as(ctx)
+	ctx = e.as(ctx, r)
 	if w.Freeze > 0 {
 		st, err := e.engine.Claim(ctx, key, w)
 		e.operated(r, Act{
@@ -262,7 +262,7 @@ func (e *guarded) End(ctx context.Context, k lockkeeper.Key, ending lockkeeper.E
 	if err != nil {
 		return err
 	}
-	ctx = e.as(ctx)
+	ctx = e.as(ctx, r)
 	switch ending.Kind {
 	case lockkeeper.Revoke:
 		return e.revoke(ctx, r, key, ending)

@@ -43,7 +43,7 @@ func (e *guardedStarter) startClaim(ctx context.Context, k lockkeeper.Key, w loc
 		answer(lockkeeper.Status{}, err)
 		return true
 	}
-	ctx = e.as(ctx)
+	ctx = e.as(ctx, r)
 	if e.usage == nil {
 		return e.starter.StartClaim(ctx, key, w, answer)
 	}
@@ -72,13 +72,13 @@ func (e *guardedStarter) StartEnd(ctx context.Context, k lockkeeper.Key, ending 
 	case lockkeeper.Revoke, lockkeeper.Thaw:
 		return false
 	}
-	key, _, err := e.key(k)
+	key, r, err := e.key(k)
 	if err != nil {
 		answer(err)
 		return true
 	}
 	counts := e.ending(k.Session)
-	started := e.starter.StartEnd(e.as(ctx), key, ending, func(err error) {
+	started := e.starter.StartEnd(e.as(ctx, r), key, ending, func(err error) {
 		e.ended(counts, key, ending, err)
 		answer(e.names.err(err))
 	})

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
 )
 
 // The refusals of each step that do not need an interleaving.
@@ -65,7 +67,7 @@ func TestStepsOfOthersAreRefused(t *testing.T) {
 			set(nodePrefix+c.member.Name, c.member)
 		}
 		if c.expelled {
-			set(expelPrefix+FormatID(id), "gone")
+			set(voters.ExpelledKey(id), "gone")
 		}
 		r := &request{Step: stepBegin, Secret: secrets[0], key: joinerKey(0), Node: Node{Name: "a", ID: id}}
 		c.change(r)

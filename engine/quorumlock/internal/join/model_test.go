@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
 	"github.com/lockkeeper/lockkeeper/internal/testmode"
 )
 
@@ -101,7 +102,7 @@ func (v worldView) Now() time.Duration {
 }
 
 func (v worldView) Setting(key string) Setting {
-	if id, ok := strings.CutPrefix(key, expelPrefix); ok {
+	if id, ok := strings.CutPrefix(key, voters.ExpelledPrefix); ok {
 		for _, c := range v.w.expel {
 			if FormatID(uint64(c-'0')) == id {
 				return Setting{Key: key, Value: []byte("x"), Revision: 1}

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
 // The functions of this file change the settings of the cluster for its operator. They may be repeated
-// after any error. An error other than ErrInvalid, ErrFull and a *Refusal is [lockkeeper.ErrUnavailable].
+// after any error. An error other than ErrInvalid, ErrFull, ErrVotes and a *Refusal is [lockkeeper.ErrUnavailable].
 
 // maxTokens bounds the tokens that have not ended.
 const maxTokens = 100
@@ -91,12 +92,20 @@ func WithdrawToken(ctx context.Context, s Settings, id string) error {
 	})
 }
 
-// Expel bars an id forever: because the node is removed, or because its disk is lost, as reason says.
-// Its name is free from then on. The caller makes sure first that a majority of the voters remains
-// (see package voters): nodes talk to an expelled one no more, at once.
-func Expel(ctx context.Context, s Settings, id uint64, reason string) error {
+// CheckReason returns an ErrInvalid if Expel does not take a reason.
+func CheckReason(reason string) error {
 	if reason == "" || len(reason) > 1000 {
 		return lockkeeper.Invalid("the reason has %d bytes: write 1 to 1000", len(reason))
+	}
+	return nil
+}
+
+// Expel bars an id forever: because the node is removed, or because its disk is lost, as reason says.
+// Its name is free from then on. Nodes talk to an expelled one no more, at once; so an id that votes is not expelled,
+// and the error is ErrVotes.
+func Expel(ctx context.Context, s Settings, id uint64, reason string) error {
+	if err := CheckReason(reason); err != nil {
+		return err
 	}
 	return change(ctx, s, func(v View) (*Setting, error) {
 		nodes, err := Nodes(v)
@@ -105,7 +114,7 @@ func Expel(ctx context.Context, s Settings, id uint64, reason string) error {
 		}
 		for i := range nodes {
 			if nodes[i].ID == id {
-				setting, err := v.Setting(expelPrefix + FormatID(id)).with(reason)
+				setting, err := v.Setting(voters.ExpelledKey(id)).with(reason)
 				return &setting, err
 			}
 		}
@@ -153,7 +162,7 @@ func change(ctx context.Context, s Settings, next func(v View) (*Setting, error)
 		}
 		switch err := s.Put(ctx, *setting); {
 		case errors.Is(err, ErrRevision):
-		case errors.Is(err, ErrFull):
+		case errors.Is(err, ErrFull), errors.Is(err, ErrVotes):
 			return err
 		case err != nil:
 			return unavailable(err)

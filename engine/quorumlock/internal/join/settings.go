@@ -48,13 +48,13 @@ type View interface {
 var (
 	ErrRevision = errors.New("the setting has changed since it was read")
 	ErrFull     = errors.New("the cluster has too many settings: remove join tokens that ended")
+	ErrVotes    = errors.New("a node that votes can't be expelled")
 )
 
 // Prefixes of the keys of settings.
 const (
 	nodePrefix    = "node/"
 	tokenPrefix   = "token/"
-	expelPrefix   = "expelled/"
 	tokenIDDigits = 16 // of the digest of the secret
 )
 
@@ -133,7 +133,7 @@ func Allowed(v View, p Peer) error {
 }
 
 // expelled reports whether an id is let in never again.
-func expelled(v View, id uint64) bool { return len(v.Setting(expelPrefix+FormatID(id)).Value) > 0 }
+func expelled(v View, id uint64) bool { return len(v.Setting(voters.ExpelledKey(id)).Value) > 0 }
 
 // nodeNamed returns the node under a name, expelled or not, and its setting; the zero Node if there
 // never was one.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
 )
 
@@ -16,7 +15,7 @@ func (n *Node) followContact(now time.Duration) {
 	} else {
 		n.contactless++
 	}
-	if (n.contactless >= n.config.Replica.ElectionTicks || n.stuck(now)) && !n.suspended {
+	if (n.contactless >= n.config.Replica.ElectionTicks || n.stuck()) && !n.suspended {
 		n.suspended = true
 		n.view.Interrupt(replica.Unavailable(n.whySuspended()))
 	}
@@ -24,8 +23,8 @@ func (n *Node) followContact(now time.Duration) {
 
 // resume ends the suspension, and the outage, if the contact is back. It does so before reads are answered, so
 // no watcher that begins with such a read is interrupted. The caller has locked the view.
-func (n *Node) resume(now time.Duration) {
-	if n.suspended && n.replica.Status().Contact && !n.stuck(now) {
+func (n *Node) resume() {
+	if n.suspended && n.replica.Status().Contact && !n.stuck() {
 		n.suspended = false
 		n.stateOutage("")
 		n.view.Interrupt(replica.Unavailable(replica.ErrNoLeader))
@@ -37,7 +36,7 @@ func (n *Node) whySuspended() error {
 	if err := n.replica.Status().Failed; err != nil {
 		return err
 	}
-	if n.stuck(n.config.Clock()) {
+	if n.stuck() {
 		return errStuck
 	}
 	return replica.ErrNoLeader
@@ -45,20 +44,21 @@ func (n *Node) whySuspended() error {
 
 var errStuck = errors.New("the disk of this node of the cluster takes no writes")
 
-// stuck reports whether the disk has not taken a write for two election timeouts. Then this node applies nothing,
-// though a leader is in contact with it. If it leads itself, it lets another one lead (changeMembers), and is
-// suspended like others if there is none. The caller has locked the view.
-func (n *Node) stuck(now time.Duration) bool {
-	bound := 2 * time.Duration(n.config.Replica.ElectionTicks) * n.config.Tick
-	return n.writeAt != lockkeeper.Forever && now-n.writeAt >= bound
+// stuck reports whether the disk is stuck, see replica.Replica.Stuck. Then this node applies nothing, though a
+// leader is in contact with it. If it leads itself, it lets another one lead (changeMembers), and is suspended like
+// others if there is none. The caller has locked the view.
+func (n *Node) stuck() bool {
+	_, stuck := n.replica.Stuck()
+	return stuck
 }
 
-// Stuck returns for how long the disk has not taken a write, if this node can make no calls because of that.
+// Stuck returns for how long the disk has not taken a write, and whether this node can make no calls because of
+// that.
 func (n *Node) Stuck() (since time.Duration, stuck bool) {
 	n.view.Lock()
 	defer n.view.Unlock()
-	now := n.config.Clock()
-	return now - n.writeAt, n.suspended && n.stuck(now)
+	since, stuck = n.replica.Stuck()
+	return since, n.suspended && stuck
 }
 
 // An outage is one that lasts, or the next one.
@@ -111,10 +111,6 @@ func (n *Node) stateOutage(why string) {
 func (n *Node) Suspended() (since time.Duration, suspended bool) {
 	n.view.Lock()
 	defer n.view.Unlock()
-	now := n.config.Clock()
-	since = now - n.contactAt
-	if n.writeAt != lockkeeper.Forever {
-		since = max(since, now-n.writeAt)
-	}
-	return since, n.suspended
+	unwritten, _ := n.replica.Stuck()
+	return max(n.config.Clock()-n.contactAt, unwritten), n.suspended
 }

@@ -15,14 +15,33 @@ func (n *Node) changeMembers(now time.Duration) {
 	if !known {
 		return
 	}
-	id := n.config.Replica.ID
-	if n.stuck(now) { // it can write no change, and answers nobody
-		n.replica.Transfer(now, n.heir(members))
-	} else if change, wanted := voters.Next(policy, members, id); wanted {
+	if n.stuck() { // it can write no change, and answers nobody
+		n.replica.Transfer(now, n.nextHeir(members))
+		return
+	}
+	n.triedHeirs = nil
+	if !n.replica.Status().Ready { // it may not know the latest wishes
+		return
+	}
+	if change, wanted := voters.Next(policy, members, n.config.Replica.ID); wanted {
 		_ = n.replica.Change(now, change)
 	} else if to := n.successor(members); to != 0 {
 		n.replica.Transfer(now, to)
 	}
+}
+
+// nextHeir returns the best heir to whom this node has not tried to transfer its leadership since its disk is
+// stuck; the best of all again if it has tried all. The disk of an heir may be stuck, too. The caller has locked
+// the view.
+func (n *Node) nextHeir(members []voters.Member) uint64 {
+	isTried := func(m voters.Member) bool { return slices.Contains(n.triedHeirs, m.ID) }
+	to := n.heir(slices.DeleteFunc(slices.Clone(members), isTried))
+	if to == 0 {
+		n.triedHeirs = nil
+		to = n.heir(members)
+	}
+	n.triedHeirs = append(n.triedHeirs, to)
+	return to
 }
 
 // members returns the members as this node sees them; false if it does not lead. The caller has locked

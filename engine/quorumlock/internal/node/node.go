@@ -73,7 +73,7 @@ type Node struct {
 	tickedAt    time.Duration   // the clock at the latest tick
 	contactless int             // ticks without contact with a leader
 	contactAt   time.Duration   // the clock at the latest tick with contact
-	writeAt     time.Duration   // when the write under way began, by the clock; lockkeeper.Forever: none is
+	triedHeirs  []uint64        // whom a node with a stuck disk asked to lead since it is stuck
 	suspended   bool            // the node can make no calls; see followContact
 	closed      bool
 	status      replica.Status // at the latest tick
@@ -96,7 +96,6 @@ func New(c Config, state replica.State) (*Node, error) {
 		view:     keeper.NewView(c.Clock),
 		waiters:  make(map[replica.CallID]*waiter),
 		wakeAt:   lockkeeper.Forever,
-		writeAt:  lockkeeper.Forever,
 		mail:     mailbox{more: make(chan struct{}, 1)},
 		writable: make(chan struct{}, 1),
 		quit:     make(chan struct{}),
@@ -157,7 +156,7 @@ func (n *Node) carryOut(now time.Duration) {
 		default:
 		}
 	}
-	n.resume(now)
+	n.resume()
 	for _, a := range out.Answers {
 		if w := n.waiters[a.Call]; w != nil {
 			delete(n.waiters, a.Call)
@@ -230,7 +229,7 @@ func (n *Node) write() {
 		}
 		err := n.writeAll(writes)
 		n.input(func(now time.Duration) {
-			if n.writeAt = lockkeeper.Forever; err != nil {
+			if err != nil {
 				n.replica.Failed(now, err)
 			} else {
 				n.replica.Persisted(now, writes[len(writes)-1].Number)
@@ -264,9 +263,7 @@ func (n *Node) takeWrites() []replica.Write {
 	n.view.Lock()
 	defer n.view.Unlock()
 	writes := n.writes
-	if n.writes = nil; len(writes) > 0 {
-		n.writeAt = n.config.Clock()
-	}
+	n.writes = nil
 	return writes
 }
 

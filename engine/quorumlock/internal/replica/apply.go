@@ -166,6 +166,9 @@ func (r *Replica) refuseConfChange(c *pb.ConfChange, with []Setting) error {
 	if c.GetType() != pb.ConfChangeAddNode && slices.Equal(r.conf.GetVoters(), []uint64{c.GetNodeId()}) {
 		return errors.New("it is the only voter")
 	}
+	if c.GetType() != pb.ConfChangeRemoveNode && len(r.settings.get(voters.ExpelledKey(c.GetNodeId())).Value) > 0 {
+		return errors.New("it is expelled")
+	}
 	return r.settings.refuse(with...)
 }
 

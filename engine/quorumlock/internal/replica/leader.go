@@ -33,6 +33,8 @@ type leadership struct {
 	tableAt time.Duration // the time of the table when it became ready
 	bootAt  time.Duration // Replica.now then
 
+	matches map[uint64]match // of the nodes
+
 	queue    []queued          // calls that it has not proposed
 	acts     map[origin]Caller // who makes the operators' acts that it has proposed and not applied
 	arrivals arrivals          // calls of other nodes in this term
@@ -89,7 +91,7 @@ func (r *Replica) followLeader() {
 		}
 		r.lead = leadership{
 			leader: leader, term: status.GetTerm(), leading: leader == r.config.ID, arrivals: make(arrivals),
-			acts: make(map[origin]Caller),
+			acts: make(map[origin]Caller), matches: make(map[uint64]match),
 		}
 		for i := range lost {
 			r.refuseQueued(&lost[i])

@@ -21,7 +21,7 @@ type contact struct {
 	snapshots   map[uint64]uint64 // ticks when the latest snapshot was sent to a node
 }
 
-// A receipt is the time of the latest message of a node.
+// A receipt is the time at which something last came.
 type receipt struct {
 	ticks uint64
 	at    time.Duration
@@ -93,16 +93,17 @@ type Peer struct {
 	ID       uint64
 	Role     voters.Role
 	Silent   time.Duration // for how long the leader has received nothing; 0 within an election timeout
-	CaughtUp bool
+	CaughtUp bool          // it has nearly all of the leader's log, and goes on storing it
 }
 
-// Peers returns the members of the configuration, by id; none if this node is no ready leader.
+// Peers returns the members of the configuration, by id; none if this node does not lead.
 func (r *Replica) Peers() (peers []Peer) {
-	if !r.lead.ready || r.failed != nil {
+	if !r.lead.leading || r.failed != nil || !r.stillLeads() {
 		return nil
 	}
 	r.node.WithProgress(func(id uint64, kind raft.ProgressType, p tracker.Progress) {
-		peer := Peer{ID: id, Role: voters.Voter, CaughtUp: p.State == tracker.StateReplicate && p.Match+caughtUp >= r.applied}
+		peer := Peer{ID: id, Role: voters.Voter}
+		peer.CaughtUp = p.State == tracker.StateReplicate && p.Match+caughtUp >= r.applied && r.keepsUp(id, p.Match)
 		if kind == raft.ProgressTypeLearner {
 			peer.Role = voters.Learner
 		}
@@ -167,10 +168,10 @@ func (r *Replica) Change(now time.Duration, c voters.Change, with ...Setting) er
 	return err
 }
 
-// Transfer is the input that the leader should transfer its leadership to another voter. Until that
-// has happened, or has failed for an election timeout, it makes no calls.
+// Transfer is the input that the leader, ready or not, should transfer its leadership to another voter.
+// Until that has happened, or has failed for an election timeout, it makes no calls.
 func (r *Replica) Transfer(now time.Duration, to uint64) {
-	if r.begin(now) && r.lead.ready && r.stillLeads() && slices.Contains(r.conf.GetVoters(), to) && to != r.config.ID {
+	if r.begin(now) && r.lead.leading && r.stillLeads() && slices.Contains(r.conf.GetVoters(), to) && to != r.config.ID {
 		r.protect(func() { r.node.TransferLeader(to) })
 		r.settle()
 	}

@@ -47,7 +47,7 @@ const (
 //	message = kind, then for kind 0 the message of raft, else
 //	          incarnation call attempt, then for a call its term, its caller and the request, for a denial
 //	          what was decided and the text, else the text
-//	caller  = length name length from
+//	caller  = length name length from undecided, a byte: 0 or 1
 //	denial  = code length path text
 func (m *Message) MarshalBinary() ([]byte, error) {
 	b := []byte{byte(m.Kind)}
@@ -60,7 +60,7 @@ func (m *Message) MarshalBinary() ([]byte, error) {
 	switch m.Kind {
 	case kindCall:
 		b = binary.AppendUvarint(b, m.Term)
-		b = append(appendText(appendText(b, m.Caller.Name), m.Caller.From), m.Request...)
+		b = append(appendCaller(b, &m.Caller), m.Request...)
 	case kindDenied:
 		b = appendText(append(b, m.Refusal.code), string(m.Refusal.path))
 	}
@@ -135,6 +135,10 @@ func (r *Replica) receiveRaft(m *pb.Message) {
 	switch m.GetType() {
 	case pb.MsgApp, pb.MsgSnap:
 		if r.writes.bytes > r.config.MaxUnwritten {
+			return
+		}
+	case pb.MsgTimeoutNow, pb.MsgVoteResp, pb.MsgPreVoteResp: // which could make this node lead
+		if _, stuck := r.Stuck(); stuck && !r.lead.leading {
 			return
 		}
 	case pb.MsgReadIndex:

@@ -10,7 +10,7 @@ import (
 func TestMessagesAreReadAsTheyAreWritten(t *testing.T) {
 	for _, m := range []Message{
 		{Kind: kindCall, Incarnation: 1 << 60, Call: 7, Attempt: 2, Term: 5, Request: []byte{1, 2, 3}},
-		{Kind: kindCall, Call: 7, Caller: Caller{"ci", "10.0.0.9:5"}, Request: []byte{1}},
+		{Kind: kindCall, Call: 7, Caller: Caller{"ci", "10.0.0.9:5", true}, Request: []byte{1}},
 		{Kind: kindNotLeading, Incarnation: 3, Call: 1, Attempt: 1},
 		{Kind: kindInvalid, Incarnation: 3, Call: 1, Attempt: 1, Text: "why"},
 	} {

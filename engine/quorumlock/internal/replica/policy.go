@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 
@@ -19,6 +20,10 @@ const PolicyKey = "policy"
 type Caller struct {
 	Name string // of the identity; "" if none was authenticated
 	From string // the address, for people
+
+	// Undecided: the node has not decided whether the call is allowed, since a policy of the cluster counts there. A
+	// leader without a policy refuses its claims and acts, until the node has noticed.
+	Undecided bool
 }
 
 // MaxCaller bounds the bytes of each field of a Caller.
@@ -85,6 +90,17 @@ func (r *Replica) appliedCommand(index uint64, o origin, c *table.Command, err e
 	}
 }
 
+// needsDecision reports whether somebody has to decide that the command is allowed. What one has, one may always
+// renew and end.
+func needsDecision(c *table.Command) bool {
+	return isAct(c) || c.Op == table.Claim || c.Op == table.Attach
+}
+
+var errUndecided = &lockkeeper.Error{
+	Err:    lockkeeper.ErrUnavailable,
+	Detail: "the cluster has no policy any more, and the node at which this call came in has not noticed yet",
+}
+
 func changesPolicy(q *queued) bool {
 	return q.request.setting != nil && q.request.setting.Key == PolicyKey
 }
@@ -112,6 +128,10 @@ func (r *Replica) permit(q *queued) bool {
 	policy := r.settings.get(PolicyKey)
 	if len(policy.Value) == 0 {
 		r.lead.decider = nil
+		if q.request.caller.Undecided && needsDecision(&q.request.command) {
+			r.refuseFinally(q, errUndecided)
+			return false
+		}
 		return true
 	}
 	if r.lead.decider == nil || r.lead.decidedBy != policy.Revision {
@@ -135,12 +155,17 @@ func (r *Replica) dropBatch(calls []queued) {
 	}
 }
 
-// deny refuses a call, for good: see arrivals.
+// deny is refuseFinally, for the audit log, too.
 func (r *Replica) deny(q *queued, err error) {
-	q.denied = true
 	command := q.request.command
 	index := r.applied + uint64(r.lead.inFlight)
 	r.audit(Record{Index: index, Denied: true, Caller: q.request.caller, Command: &command, Err: err})
+	r.refuseFinally(q, err)
+}
+
+// refuseFinally refuses a call, for good: see arrivals.
+func (r *Replica) refuseFinally(q *queued, err error) {
+	q.denied = true
 	m := Message{
 		From:        r.config.ID,
 		To:          q.origin.node,
@@ -209,7 +234,18 @@ func cutCaller(b []byte) (c Caller, rest []byte, err error) {
 		return c, nil, err
 	}
 	from, b, err := cutBytes(b)
-	return Caller{string(name), string(from)}, b, err
+	if err != nil || len(b) == 0 {
+		return c, nil, cmp.Or(err, errShort)
+	}
+	return Caller{string(name), string(from), b[0] != 0}, b[1:], nil
+}
+
+func appendCaller(b []byte, c *Caller) []byte {
+	b = appendText(appendText(b, c.Name), c.From)
+	if c.Undecided {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }
 
 func appendText(b []byte, text string) []byte {

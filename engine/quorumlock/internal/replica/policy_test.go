@@ -212,16 +212,46 @@ func TestLeaderDecidesAboutCallsOfFollowers(t *testing.T) {
 		t.Errorf("sessions: eve %v, ci %v, want that of ci", l.Table().Open("eve:s"), l.Table().Open("ci:s"))
 	}
 	denied := (*records)[len(*records)-1]
-	if !denied.Denied || denied.Index == 0 || denied.Caller != (Caller{"eve", "10.0.0.9:5"}) ||
+	if !denied.Denied || denied.Index == 0 || denied.Caller != (Caller{Name: "eve", From: "10.0.0.9:5"}) ||
 		denied.Command.Session.ID != "eve:s" || !errors.Is(denied.Err, lockkeeper.ErrDenied) {
 		t.Errorf("the audit has %+v", denied)
+	}
+}
+
+// A node that has not noticed that the policy is gone leaves decisions to a leader that decides nothing any more.
+func TestUndecidedCallsAreRefusedWithoutAPolicy(t *testing.T) {
+	l, records := ruled(t, "for ci")
+	late := Caller{Name: "eve", Undecided: true}
+	l.receive(1, Caller{Name: "ci", Undecided: true}, attach("ci:s"))
+	l.sync()
+	l.setPolicy("")
+	l.sync()
+	before := len(*records)
+	freeze := table.Command{Op: table.Claim, Key: lockkeeper.Key{Session: "eve:s", Epoch: 1}}
+	freeze.Want.Freeze = time.Hour
+	for i, c := range []table.Command{attach("eve:s"), freeze} {
+		sends := l.receive(CallID(i+2), late, c)
+		if len(sends) != 1 || sends[0].Kind != kindDenied ||
+			!errors.Is(sends[0].Refusal.error(sends[0].Text), lockkeeper.ErrUnavailable) {
+			t.Errorf("%s: sends %+v, want a refusal", c.Op, sends)
+		}
+	}
+	renew := table.Command{Op: table.Renew, Key: lockkeeper.Key{Session: "ci:s", Epoch: 1}}
+	if sends := l.receive(4, Caller{Name: "ci", Undecided: true}, renew); len(sends) > 0 && sends[0].Kind == kindDenied {
+		t.Errorf("a renewal is refused: %+v", sends)
+	}
+	l.clock += batchTime
+	l.receive(5, Caller{Name: "eve"}, attach("eve:s"))
+	l.sync()
+	if !l.Table().Open("eve:s") || len(*records) != before {
+		t.Errorf("a call that its node has decided is made: %v; records %+v", l.Table().Open("eve:s"), (*records)[before:])
 	}
 }
 
 // The record of an operator's act says who made it, and from where.
 func TestActsAreRecordedWithTheirCallers(t *testing.T) {
 	l, records := ruled(t, "for ops")
-	ops := Caller{"ops", "10.0.0.9:5"}
+	ops := Caller{Name: "ops", From: "10.0.0.9:5"}
 	l.receive(1, ops, attach("ops:s"))
 	l.sync()
 	thaw := lockkeeper.Ending{Kind: lockkeeper.Thaw, Path: "db"} // which is refused: db is not frozen

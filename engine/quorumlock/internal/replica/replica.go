@@ -188,7 +188,8 @@ func (r *Replica) Tick(now time.Duration) {
 	r.ticks++
 	r.contact.silentTicks++
 	r.lead.blocked = false
-	r.protect(r.node.Tick)
+	r.tickRaft()
+	r.protect(r.noteMatches)
 	r.expireCalls()
 	r.retryReads()
 	r.protect(r.resendSnapshots)

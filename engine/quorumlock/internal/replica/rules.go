@@ -11,6 +11,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
@@ -93,7 +94,7 @@ func (r *Replica) refuseForeign(node uint64, q *request) error {
 	return nil
 }
 
-// refuseOwn returns why a setting that belongs to the replicas can't be put now: all nodes refuse it
+// refuseOwn returns why a setting on which the replicas themselves depend can't be put now: all nodes refuse it
 // alike, from the settings and the configuration at that position of the log.
 func (r *Replica) refuseOwn(s *Setting) error {
 	version := versionOf(s.Value)
@@ -105,6 +106,11 @@ func (r *Replica) refuseOwn(s *Setting) error {
 		if version < r.rules || !slices.ContainsFunc(r.members(), isReport) {
 			return lockkeeper.Invalid("report %q of %q: the cluster runs under rules %d, the members are %d", s.Value, s.Key,
 				r.rules, r.members())
+		}
+	case strings.HasPrefix(s.Key, voters.ExpelledPrefix) && len(s.Value) > 0:
+		votes := func(id uint64) bool { return s.Key == voters.ExpelledKey(id) }
+		if slices.ContainsFunc(r.conf.GetVoters(), votes) {
+			return fmt.Errorf("%w: the voters are %d", ErrVotes, r.conf.GetVoters())
 		}
 	}
 	return nil

@@ -38,6 +38,9 @@ var (
 	ErrRevision = errors.New("the setting has changed since it was read")
 	// ErrFull: see MaxSettings and MaxSettingsSize.
 	ErrFull = errors.New("the cluster has too many settings")
+	// ErrVotes: the setting would expel an id that votes, see voters.ExpelledKey. Else the cluster could lose its
+	// majority, as nobody talks to an expelled node.
+	ErrVotes = errors.New("a node that votes can't be expelled")
 )
 
 // Put is the input that a setting should get a value, if it still has the revision s.Revision. An

@@ -53,6 +53,40 @@ func TestSettingChangesByCompareAndSet(t *testing.T) {
 	}
 }
 
+// An id that votes is not expelled, and one that is expelled gets no vote: nobody talks to an expelled node,
+// so it would count against the majority for good.
+func TestExpelledIDsDoNotVote(t *testing.T) {
+	l := newLone(t)
+	l.elect()
+	if a := l.put(voters.ExpelledKey(1), "sold", l.Setting("").Revision); !errors.Is(a.Err, ErrVotes) {
+		t.Errorf("to expel the voter: %v", a.Err)
+	}
+	change := func(kind voters.ChangeKind, id uint64) error {
+		t.Helper()
+		err := l.Change(l.clock, voters.Change{Kind: kind, ID: id})
+		l.collect()
+		l.sync()
+		return err
+	}
+	if err := change(voters.Add, 2); err != nil {
+		t.Fatal(err)
+	}
+	if a := l.put(voters.ExpelledKey(2), "sold", l.Setting("").Revision); a.Err != nil {
+		t.Errorf("to expel a learner: %v", a.Err)
+	}
+	for kind, id := range map[voters.ChangeKind]uint64{voters.Promote: 2, voters.Add: 3} {
+		if id == 3 {
+			l.put(voters.ExpelledKey(3), "sold", l.Setting("").Revision)
+		}
+		if err := change(kind, id); !errors.Is(err, ErrChange) || !strings.Contains(err.Error(), "expelled") {
+			t.Errorf("to %s node %d, which is expelled: %v", kind, id, err)
+		}
+	}
+	if err := change(voters.Remove, 2); err != nil || len(l.Status().Learners) > 0 {
+		t.Errorf("to remove it: %v, learners %v", err, l.Status().Learners)
+	}
+}
+
 // A copy of the Put that made a setting may arrive after the setting was removed.
 func TestLateCopyOfAPutDoesNotMakeARemovedSetting(t *testing.T) {
 	l := newLone(t)

@@ -76,6 +76,7 @@ type writes struct {
 	last  uint64
 	open  []openWrite // oldest first
 	bytes int         // of the entries in open
+	ended receipt     // when a write last ended, or began while no other one was open
 
 	late   *pb.HardState // only its commit index is not on the disk; the next write brings it
 	commit uint64        // the commit index that the disk has
@@ -87,6 +88,7 @@ type openWrite struct {
 	compactTo uint64      // of a snapshot that this node adds: entries up to this index can go
 	commit    uint64      // the commit index that it brings; 0: none
 	bytes     int
+	size      int // bytes of its entries and its snapshot
 }
 
 // load begins with what the disk has.
@@ -174,6 +176,10 @@ func (r *Replica) enqueue(w Write, open openWrite) {
 	}
 	r.writes.late = nil
 	open.commit = w.HardState.GetCommit()
+	open.size = open.bytes + len(w.Snapshot.GetData())
+	if len(r.writes.open) == 0 {
+		r.writes.ended = receipt{r.ticks, r.now}
+	}
 	r.writes.open = append(r.writes.open, open)
 	r.writes.bytes += open.bytes
 	r.out.Writes = append(r.out.Writes, w)
@@ -191,6 +197,7 @@ func (r *Replica) Persisted(now time.Duration, number uint64) {
 	if !r.begin(now) {
 		return
 	}
+	r.writes.ended = receipt{r.ticks, r.now}
 	for len(r.writes.open) > 0 && r.writes.open[0].number <= number && r.failed == nil {
 		w := r.writes.open[0]
 		r.writes.open = r.writes.open[1:]

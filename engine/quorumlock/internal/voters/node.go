@@ -50,6 +50,13 @@ type Node struct {
 	Address netip.AddrPort // where other nodes reach it
 }
 
+// ExpelledPrefix begins the keys of the settings that bar ids forever.
+const ExpelledPrefix = "expelled/"
+
+// ExpelledKey returns the key of the setting that bars an id. No id that votes can have it, and no id that has it
+// gets a vote.
+func ExpelledKey(id uint64) string { return fmt.Sprintf("%s%016x", ExpelledPrefix, id) }
+
 // compare puts nodes in the order of rank, random number, address and name. Addresses compare as
 // IPv6 addresses, byte by byte.
 func (n *Node) compare(other *Node) int {
