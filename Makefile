@@ -15,8 +15,8 @@ BUF       := go tool -modfile=../../../tools/proto/go.mod buf
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 25
 
-build: ## build the command: bin/lk
-	go build -trimpath -ldflags "-X main.stamp=$$(git describe --tags --always --dirty 2>/dev/null || true)" -o bin/lk ./cmd/lk
+build: ## build the command as releases are: bin/lk
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.stamp=$$(git describe --tags --always --dirty 2>/dev/null || true)" -o bin/lk ./cmd/lk
 
 # Something that calls reflect's MethodByName, as templates do, makes the linker keep all methods of
 # all types, which is a third more.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
 
@@ -17,8 +19,8 @@ const emptyRetry = time.Second
 // stays empty.
 //
 // On a shared engine clients can continue at another server. Then awaitEmpty waits only for claims
-// of sessions that this server serves, as serves reports. If a list fails, awaitEmpty tries again.
-// Its error is that of ctx.
+// of sessions that this server serves, as serves reports. If a list fails, awaitEmpty tries again; but
+// a node that was removed from its cluster has nothing. The error is that of ctx.
 func awaitEmpty(ctx context.Context, g *access.Gate, e lockkeeper.Engine, serves func(session string) bool,
 	log *slog.Logger) error {
 	if err := g.Settled(ctx); err != nil {
@@ -28,6 +30,10 @@ func awaitEmpty(ctx context.Context, g *access.Gate, e lockkeeper.Engine, serves
 		n, err := countLive(ctx, e, serves)
 		if err == nil && n > 0 && serves == nil {
 			err = followUntilEmpty(ctx, e)
+		}
+		if errors.Is(err, quorumlock.ErrRemoved) {
+			log.Info("draining: nobody is served here any more", "why", err)
+			return nil
 		}
 		if err != nil && ctx.Err() == nil {
 			log.Warn("draining: the engine can't tell what it has", "error", err, "again_in", emptyRetry)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
 	"github.com/lockkeeper/lockkeeper/grab"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
@@ -71,6 +72,29 @@ func TestDrainOfASilentEngine(t *testing.T) {
 		if err := awaitEmpty(ctx, g, &silentEngine{memory, 1, 0}, nil,
 			slog.New(slog.DiscardHandler)); !errors.Is(err, context.Canceled) {
 			t.Errorf("of a context that is over: %v", err)
+		}
+	})
+}
+
+// removedEngine is that of a node that was removed from its cluster.
+type removedEngine struct{ lockkeeper.Engine }
+
+func (removedEngine) List(context.Context, lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
+	return func(yield func(lockkeeper.Status, error) bool) {
+		yield(lockkeeper.Status{}, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: quorumlock.ErrRemoved})
+	}
+}
+
+func TestDrainOfARemovedNodeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := removedEngine{memlock.New()}
+		defer e.Close()
+		g := access.New(e, nil, access.Options{})
+		g.Drain("")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := awaitEmpty(ctx, g, e, g.Refreshed, slog.New(slog.DiscardHandler)); err != nil {
+			t.Error(err)
 		}
 	})
 }

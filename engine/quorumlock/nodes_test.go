@@ -2,6 +2,7 @@ package quorumlock
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -191,6 +192,14 @@ func TestRemovedNodeIsLetInNoMore(t *testing.T) {
 		return len(s.Voters) == 3 && !slices.Contains(s.Voters, id)
 	})
 	out.await("no contact", func(s replica.Status) bool { return !s.Contact })
+	ms.until("its lists say that it was removed", func() bool {
+		ctx, cancel := context.WithTimeout(ms.ctx(), tickTime)
+		defer cancel()
+		for _, err := range out.engine.List(ctx, lockkeeper.Query{}) {
+			return errors.Is(err, ErrRemoved)
+		}
+		return false
+	})
 	out.stop()
 	out.start()
 	if out.engine.node.Status().Contact {

@@ -142,9 +142,16 @@ func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkee
 	}
 }
 
+// ErrRemoved is the cause of the error of a List at a node that was removed from its cluster: it never learns of a
+// change again.
+var ErrRemoved = errors.New("this node was removed from its cluster")
+
 // read makes the table of this node current. If the caller accepts an old state, it waits only for a
 // leader that answers.
 func (e *Engine) read(ctx context.Context, mayBeStale bool) error {
+	if e.host != nil && e.host.refusedAt.Load() != nil {
+		return replica.Unavailable(ErrRemoved)
+	}
 	if mayBeStale {
 		soon, cancel := context.WithTimeoutCause(ctx, staleTime, errUnconfirmed)
 		defer cancel()
