@@ -9,7 +9,7 @@ import (
 
 // schemePrefix matches a text that begins as the URL of an engine does, or that is the name of a
 // scheme.
-var schemePrefix = regexp.MustCompile(`^((mem|disk|sqlite|postgres|postgresql|mysql|mariadb):` +
+var schemePrefix = regexp.MustCompile(`^((mem|disk|sqlite|postgres|postgresql|mysql|mariadb|rediss?|cluster):` +
 	`|lks?:(//|$)|(mem|disk|sqlite|postgres|postgresql|mysql|mariadb|lks)$)`)
 
 // What lk knows of an engine comes from its scheme, so that a new engine needs no line in lk.
