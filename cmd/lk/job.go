@@ -18,6 +18,7 @@ type job struct {
 	command         []string
 	cleanup         string // for sh -c, after the command; "": none
 	paths           string // one a line, since a path may contain any other character
+	fence           uint64 // of the one hold of all paths; 0: several holds have them
 	what            string // names the locks in messages
 	ttl, maxHold    time.Duration
 	onYield, onLost supervise.Action
@@ -28,7 +29,7 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, j job, signa
 	if err := hold.Err(); err != nil {
 		return err // lost already: lk stood still since the grant
 	}
-	env := environment(j.paths, hold.Fence(), hold.Ref(), hold.Slot(), client.url)
+	env := environment(j.paths, j.fence, hold.Ref(), hold.Slot(), client.url)
 	if a.traceparent != "" {
 		env = append(env, a.traceparent)
 	}
@@ -78,8 +79,9 @@ func exitOf(end supervise.Exit, lost error, cleaned int) error {
 	return &exit{code: end.Code}
 }
 
-// environment returns lk's own environment and the variables about a hold: its paths, a line each; the
-// slot of its first permits target, 0 if it has none; and the URL of its engine.
+// environment returns lk's own environment and the variables about a hold: the paths, a line each; the
+// fence, 0 if no single hold has all of them; the slot of the first permits target, 0 if it has none; and
+// the URL of the engine.
 func environment(paths string, fence uint64, ref lockkeeper.Ref, slot int, url string) []string {
 	slotText := ""
 	if slot > 0 {
@@ -87,11 +89,19 @@ func environment(paths string, fence uint64, ref lockkeeper.Ref, slot int, url s
 	}
 	return append(os.Environ(),
 		"LK_PATH="+paths,
-		"LK_FENCE="+strconv.FormatUint(fence, 10),
+		"LK_FENCE="+fenceText(fence),
 		"LK_CLAIM="+ref.String(),
 		"LK_SLOT="+slotText,
 		engineVariable+"="+url,
 	)
+}
+
+// fenceText returns a fence for LK_FENCE, which is empty without one.
+func fenceText(fence uint64) string {
+	if fence == 0 {
+		return ""
+	}
+	return strconv.FormatUint(fence, 10)
 }
 
 // supervision says how to supervise the command under this hold.

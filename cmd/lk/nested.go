@@ -12,18 +12,18 @@ import (
 )
 
 // claimUncovered waits for the targets that no run around this one covers. The hold is nil if they
-// cover all.
+// cover all. fence is that of the one hold that has all targets; 0 if several holds have them.
 func (a *app) claimUncovered(
 	ctx context.Context, client *connection, w *wanted, signals <-chan os.Signal,
-) (*lockkeeper.Hold, error) {
+) (hold *lockkeeper.Hold, fence uint64, err error) {
 	for {
 		holds, err := enclosing(ctx, client)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		targets := uncovered(holds, w.targets)
 		if len(targets) == 0 {
-			return nil, nil
+			return nil, fenceOver(holds, w.targets), nil
 		}
 		w.around = holds
 		hold, err := a.acquire(ctx, client, w, targets, signals)
@@ -32,7 +32,7 @@ func (a *app) claimUncovered(
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		// Runs around this one may have ended while it waited in the background. Then it must
 		// claim what they covered.
@@ -43,7 +43,10 @@ func (a *app) claimUncovered(
 			hold.Close()
 			continue
 		}
-		return hold, nil
+		if len(targets) == len(w.targets) {
+			fence = hold.Fence()
+		}
+		return hold, fence, nil
 	}
 }
 
@@ -153,6 +156,16 @@ func covers(hold lockkeeper.Status, t lockkeeper.Target) bool {
 	})
 }
 
+// fenceOver returns the fence of the one hold that covers all targets; 0 if none covers them alone.
+func fenceOver(holds []lockkeeper.Status, targets []lockkeeper.Target) uint64 {
+	for i, hold := range holds {
+		if len(uncovered(holds[i:i+1], targets)) == 0 {
+			return hold.Fence
+		}
+	}
+	return 0
+}
+
 // become replaces lk by the command, which runs under the holds around it. It stays in the process
 // group of the innermost run, whose guard stops it with that run.
 func (j job) become(signals <-chan os.Signal) error {
@@ -165,5 +178,5 @@ func (j job) become(signals <-chan os.Signal) error {
 	if j.cleanup != "" {
 		command = withCleanup(command, j.cleanup)
 	}
-	return supervise.Replace(command, append(os.Environ(), "LK_PATH="+j.paths, "LK_SLOT="))
+	return supervise.Replace(command, append(os.Environ(), "LK_PATH="+j.paths, "LK_FENCE="+fenceText(j.fence), "LK_SLOT="))
 }

@@ -44,12 +44,13 @@ stopped and can outlive the locks. A resource can refuse an old holder by LK_FEN
 
 Environment of the command:
   LK_PATH         the paths, one a line
-  LK_FENCE        a number that rises with every grant
+  LK_FENCE        a number that rises with every grant; empty if several lk run, one
+                  within another, hold the paths
   LK_CLAIM        the claim, for lk why
   LK_SLOT         the slot, from 1 to N, of one unit under -n or N: (of the first such
                   path); empty if it takes several units
   LOCKKEEPER_URL  the engine, for an lk within the command
-A run within a run that holds its paths starts at once.
+A run within a run that holds its paths starts at once, with the fence of those locks.
 
 ` + exitHelp + systemNote(runtime.GOOS),
 		Example: `  # run tests while holding mydatabase/mytest
@@ -93,7 +94,8 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	if err != nil {
 		return err
 	}
-	hold, err := a.claimUncovered(ctx, client, p.wanted, signals)
+	hold, fence, err := a.claimUncovered(ctx, client, p.wanted, signals)
+	p.job.fence = fence
 	if err != nil {
 		return err
 	}
