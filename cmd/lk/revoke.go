@@ -83,7 +83,9 @@ func (o *revokeOptions) check(a *app, args []string) {
 	for _, text := range o.claims {
 		ref, err := lockkeeper.ParseRef(text)
 		a.bad.add(err)
-		o.refs = append(o.refs, ref)
+		if !slices.Contains(o.refs, ref) {
+			o.refs = append(o.refs, ref)
+		}
 	}
 	a.bad.add((&lockkeeper.Ending{Kind: lockkeeper.Revoke, Label: o.label()}).Check())
 }
