@@ -131,10 +131,7 @@ func (a *app) freeze(ctx context.Context, o *freezeOptions) error {
 	if err := client.Freeze(ctx, string(o.path), o.span, o.label()); err != nil {
 		return err
 	}
-	all, err := listAll(ctx, client.Client, lockkeeper.Query{})
-	if err != nil {
-		return err
-	}
+	all, _ := listAll(ctx, client.Client, lockkeeper.Query{}) // only for the text: it is frozen in any case
 	text := fmt.Sprintf("%s is frozen for %s", frozenPath(o.path), duration.Text(o.span))
 	if n := len(slices.DeleteFunc(slices.Clone(all), func(s lockkeeper.Status) bool {
 		return s.State != lockkeeper.Held || !inside(o.path, s)
@@ -145,8 +142,8 @@ func (a *app) freeze(ctx context.Context, o *freezeOptions) error {
 		}
 		text += fmt.Sprintf("; holders there keep their locks (%d, see %s)", n, see)
 	}
-	if frozen, ok := freezeOf(o.path, all); ok && o.json {
-		return writeEvent(a.stdout, time.Now(), "frozen", text, frozen)
+	if o.json {
+		return writeEvent(a.stdout, time.Now(), "frozen", text, o.freezeIn(all))
 	}
 	fmt.Fprintln(a.stdout, text)
 	if o.note == "" {
@@ -155,18 +152,23 @@ func (a *app) freeze(ctx context.Context, o *freezeOptions) error {
 	return nil
 }
 
+// thaw ends the freeze without looking for it before: who may freeze need not be allowed to look.
 func (a *app) thaw(ctx context.Context, o *freezeOptions) error {
-	client, all, err := a.survey(ctx, lockkeeper.FeatureFreeze)
+	client, err := a.operator(ctx, lockkeeper.FeatureFreeze)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	frozen, ok := freezeOf(o.path, all)
-	if ok {
-		err = client.Thaw(ctx, string(o.path), o.label())
+	frozen := o.freezeIn(nil)
+	if o.json {
+		all, _ := listAll(ctx, client.Client, lockkeeper.Query{})
+		frozen = o.freezeIn(all)
 	}
-	if !ok || errors.Is(err, lockkeeper.ErrNotHeld) {
-		return notFrozen(o.path, all)
+	err = client.Thaw(ctx, string(o.path), o.label())
+	if errors.Is(err, lockkeeper.ErrNotHeld) {
+		defer a.hidden(client)
+		all, failed := listAll(ctx, client.Client, lockkeeper.Query{})
+		return notFrozen(o.path, all, failed == nil && !client.Guarantees().Partial)
 	}
 	if err != nil {
 		return err
@@ -180,20 +182,22 @@ func (a *app) thaw(ctx context.Context, o *freezeOptions) error {
 	return err
 }
 
-// freezeOf finds the freeze of exactly that path.
-func freezeOf(path lockkeeper.Path, all []lockkeeper.Status) (lockkeeper.Status, bool) {
+// freezeIn returns the freeze of exactly that path; as far as o says what it is if it is not among all.
+func (o *freezeOptions) freezeIn(all []lockkeeper.Status) lockkeeper.Status {
 	for _, s := range all {
 		if s.State == lockkeeper.Freezing && slices.ContainsFunc(s.Grants, func(g lockkeeper.Grant) bool {
-			return g.Path == path
+			return g.Path == o.path
 		}) {
-			return s, true
+			return s
 		}
 	}
-	return lockkeeper.Status{}, false
+	target := lockkeeper.Target{Path: o.path, Mode: lockkeeper.ModeExclusive}
+	return lockkeeper.Status{State: lockkeeper.Freezing, Grants: []lockkeeper.Grant{{Target: target}}, Label: o.label(),
+		Left: o.span}
 }
 
-// notFrozen says what is frozen instead.
-func notFrozen(path lockkeeper.Path, all []lockkeeper.Status) error {
+// notFrozen says what is frozen instead. complete: all has every freeze.
+func notFrozen(path lockkeeper.Path, all []lockkeeper.Status, complete bool) error {
 	var others []string
 	for _, s := range all {
 		if s.State == lockkeeper.Freezing {
@@ -204,9 +208,12 @@ func notFrozen(path lockkeeper.Path, all []lockkeeper.Status) error {
 	if path == lockkeeper.Root {
 		what = "not everything is frozen"
 	}
-	text := what + ", and no other path is"
-	if len(others) > 0 {
-		text = what + "; frozen: " + strings.Join(others, ", ")
+	text := what
+	switch {
+	case len(others) > 0:
+		text += "; frozen: " + strings.Join(others, ", ")
+	case complete:
+		text += ", and no other path is"
 	}
 	return &exit{code: exitFailure, say: errors.New(text)}
 }

@@ -94,42 +94,40 @@ func (o *revokeOptions) label() lockkeeper.Label {
 	return lockkeeper.Label{As: userAtHost(), Note: o.note}
 }
 
-// survey connects an operator who needs the feature, and lists all claims and freezes. The caller closes the
-// client, unless there is an error. If nobody ever had a lock, the error is a plain failure.
-func (a *app) survey(ctx context.Context, needs lockkeeper.Features) (*connection, []lockkeeper.Status, error) {
+// operator connects an operator who needs the feature. The caller closes the client, unless there is an error. If
+// nobody ever had a lock, the error is a plain failure.
+func (a *app) operator(ctx context.Context, needs lockkeeper.Features) (*connection, error) {
 	client, err := a.connectExisting(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if client == nil {
-		return nil, nil, &exit{code: exitFailure}
+		return nil, &exit{code: exitFailure}
 	}
-	err = client.Guarantees().RefuseWithout(needs)
-	var all []lockkeeper.Status
-	if err == nil {
-		all, err = listAll(ctx, client.Client, lockkeeper.Query{})
-	}
-	if err != nil {
+	if err := client.Guarantees().RefuseWithout(needs); err != nil {
 		client.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return client, all, nil
+	return client, nil
 }
 
 // revoke revokes the selected claims, and prints the effect for each.
 func (a *app) revoke(ctx context.Context, o *revokeOptions) error {
-	client, all, err := a.survey(ctx, lockkeeper.FeatureRevoke)
+	client, err := a.operator(ctx, lockkeeper.FeatureRevoke)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	chosen, err := o.choose(all)
+	chosen, err := o.chosen(ctx, client)
 	if err != nil {
 		defer a.hidden(client)
 		return err
 	}
 	for _, s := range chosen {
 		switch err := client.Revoke(ctx, s.Ref, o.force, o.label()); {
+		case errors.Is(err, lockkeeper.ErrNotHeld) && s.State == 0:
+			defer a.hidden(client)
+			return noSuchClaim(s.Ref)
 		case errors.Is(err, lockkeeper.ErrNotHeld):
 			fmt.Fprintf(a.stderr, "lk: %s has just ended by itself\n", s.Ref)
 			continue
@@ -146,19 +144,47 @@ func (a *app) revoke(ctx context.Context, o *revokeOptions) error {
 	return nil
 }
 
-// choose selects the claims to revoke. It returns an error if the choice is ambiguous.
+// chosen returns the claims to revoke.
+func (o *revokeOptions) chosen(ctx context.Context, client *connection) ([]lockkeeper.Status, error) {
+	if len(o.refs) > 0 {
+		return o.named(ctx, client)
+	}
+	all, err := listAll(ctx, client.Client, lockkeeper.Query{})
+	if err != nil {
+		return nil, err
+	}
+	return o.choose(all)
+}
+
+// named returns the claims of --claim. It asks for each by itself, since lists of all claims have a quota. The State
+// is 0 of a claim that is hidden from this identity, which may be allowed to revoke it all the same.
+func (o *revokeOptions) named(ctx context.Context, client *connection) (chosen []lockkeeper.Status, err error) {
+	for _, ref := range o.refs {
+		s := lockkeeper.Status{}
+		for s, err = range client.List(ctx, lockkeeper.Query{Ref: ref}) {
+			break
+		}
+		switch {
+		case err != nil && !errors.Is(err, lockkeeper.ErrDenied):
+			return nil, err
+		case s.State == lockkeeper.Held, s.State == lockkeeper.Waiting:
+			chosen = append(chosen, s)
+		case s.State == 0 && (err != nil || client.Guarantees().Partial):
+			chosen = append(chosen, lockkeeper.Status{Ref: ref})
+		default:
+			return nil, noSuchClaim(ref)
+		}
+	}
+	return chosen, nil
+}
+
+func noSuchClaim(ref lockkeeper.Ref) error {
+	return nothingToRevoke("%s neither holds nor waits: lk ls --long lists the claims that there are", ref)
+}
+
+// choose selects the claims to revoke by path and owner. It returns an error if the choice is ambiguous.
 func (o *revokeOptions) choose(all []lockkeeper.Status) ([]lockkeeper.Status, error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(s lockkeeper.Status) bool { return s.State == lockkeeper.Freezing })
-	if len(o.refs) > 0 {
-		chosen := slices.DeleteFunc(all, func(s lockkeeper.Status) bool { return !slices.Contains(o.refs, s.Ref) })
-		if len(chosen) < len(o.refs) {
-			i := slices.IndexFunc(o.refs, func(ref lockkeeper.Ref) bool {
-				return !slices.ContainsFunc(chosen, func(s lockkeeper.Status) bool { return s.Ref == ref })
-			})
-			return nil, nothingToRevoke("%s neither holds nor waits: lk ls --long lists the claims that there are", o.refs[i])
-		}
-		return chosen, nil
-	}
 	var held, waiting, above []lockkeeper.Status
 	for _, s := range all {
 		if o.as != "" && s.As != o.as {
@@ -228,7 +254,8 @@ func listOf(claims []lockkeeper.Status) string {
 	return b.String()
 }
 
-// printRevocation prints the effect of the revocation of s, and when it takes place.
+// printRevocation prints the effect of the revocation of s, and when it takes place, as far as this identity may see
+// the claim.
 func (a *app) printRevocation(
 	ctx context.Context, client *lockkeeper.Client, s lockkeeper.Status, o *revokeOptions,
 ) error {
@@ -237,17 +264,23 @@ func (a *app) printRevocation(
 	if !o.force {
 		now.Reason = lockkeeper.Yielded
 	}
+	seen := s.State != 0
 	for status, err := range client.List(ctx, lockkeeper.Query{Ref: s.Ref}) {
-		if err != nil {
-			return err
+		if seen = err == nil; seen {
+			now = status
 		}
-		now = status
 	}
 	name, what := who(s.Label, s.Ref), briefTargets(s)
+	if s.State == 0 {
+		what = "its locks"
+	}
 	event, text := "lost", fmt.Sprintf("%s has lost %s", name, what)
 	switch {
 	case s.State == lockkeeper.Waiting:
 		event, text = "refused", fmt.Sprintf("%s waits for %s no longer", name, what)
+	case !seen && !o.force:
+		now.State, now.Reason = lockkeeper.Held, lockkeeper.NoReason
+		event, text = "asked", fmt.Sprintf("%s is asked to yield %s", name, what)
 	case now.State == lockkeeper.Held && now.Asked != nil:
 		event, text = "asked", fmt.Sprintf("%s is asked to yield %s, and loses it in %s at the latest", name, what,
 			duration.Remaining(now.Asked.Left))
