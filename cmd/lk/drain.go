@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,8 +14,10 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/duration"
 )
 
-// drainLook is the pause between two requests for the progress of a drain.
-const drainLook = time.Second
+const (
+	drainLook   = time.Second     // the pause between two requests for the progress of a drain
+	drainAnswer = 2 * time.Second // a server that has not answered such a request by then is silent
+)
 
 // drainOptions are the arguments of lk drain.
 type drainOptions struct {
@@ -44,8 +47,9 @@ With --unless-version V, nothing happens if the server runs version V; the exit 
 ` + fmt.Sprint(exitAlready) + `. So a deployment can always call it.
 
 lk drain returns when the server has agreed; with --wait D when the server has ended, or with
-exit code 75 after D. A server that keeps its locks on disk need not be drained for a
-restart: holders find their locks when it is back.`,
+exit code 75 after D. A server that is only silent has not ended: lk keeps asking. A server
+that keeps its locks on disk need not be drained for a restart: holders find their locks when
+it is back.`,
 		Example: `  # before an upgrade of a server that keeps its locks in memory
   lk drain --unless-version v1.4.0 --wait 10m
 
@@ -99,32 +103,85 @@ func (a *app) drain(ctx context.Context, o *drainOptions) error {
 	return a.awaitDrained(ctx, server, o.wait, about)
 }
 
-// awaitDrained waits until the server can't be reached any more, and prints its progress when it
-// changes.
+// awaitDrained waits until the server has ended, and prints its progress when it changes. After the end its host
+// refuses connections, or another run of it answers, which does not drain. A server that is silent and a connection
+// that breaks prove nothing: the server may go on, with all locks of its clients.
 func (a *app) awaitDrained(ctx context.Context, server lockkeeper.ServerClient, bound time.Duration,
 	last lockkeeper.ServerState) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	tick := time.NewTicker(drainLook)
 	defer tick.Stop()
+	var silent error // of the last request; nil if it was answered
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return &exit{code: exitNotAcquired, say: fmt.Errorf("not drained within %s: %s held, %d waiting; it goes on "+
-				"draining (lk ls says who)", duration.Text(bound), plural(int(last.Held), "lock"), last.Waiting)}
+			return notDrained(bound, last, silent)
 		}
-		about, err := server.About(ctx)
+		asked := time.Now()
+		about, err := askDraining(ctx, server)
 		switch {
 		case ctx.Err() != nil:
-		case errors.Is(err, lockkeeper.ErrUnavailable):
+			if time.Since(asked) >= drainLook {
+				silent = err
+			}
+		case refusesConnections(err):
 			fmt.Fprintln(a.stderr, "lk: the server has ended")
 			return nil
+		case err == nil && about.Draining == "":
+			fmt.Fprintf(a.stderr, "lk: the server has ended; another one answers at its address, which runs %s\n", about.Version)
+			return nil
+		case errors.Is(err, lockkeeper.ErrUnavailable):
+			if silent == nil {
+				fmt.Fprintf(a.stderr, "lk: %s; lk keeps asking\n", silence(err))
+			}
+			silent = err
 		case err != nil:
 			return err
-		case about.Held != last.Held || about.Waiting != last.Waiting:
+		case silent != nil, about.Held != last.Held, about.Waiting != last.Waiting:
 			fmt.Fprintf(a.stderr, "lk: %s held, %d waiting\n", plural(int(about.Held), "lock"), about.Waiting)
-			last = about
+			last, silent = about, nil
 		}
 	}
+}
+
+// askDraining asks the server for its state. If the connection has broken since the last request, it asks again, since
+// only a new connection shows whether there is a server.
+func askDraining(ctx context.Context, server lockkeeper.ServerClient) (about lockkeeper.ServerState, err error) {
+	ctx, cancel := context.WithTimeout(ctx, drainAnswer)
+	defer cancel()
+	about, err = server.About(ctx)
+	if errors.Is(err, lockkeeper.ErrUnavailable) && ctx.Err() == nil && !refusesConnections(err) {
+		return server.About(ctx)
+	}
+	return about, err
+}
+
+// wsaRefused is ECONNREFUSED of Windows. No other system has an error of that number.
+const wsaRefused = syscall.Errno(10061)
+
+// refusesConnections reports whether err says that nothing listens at the address of the server.
+func refusesConnections(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, wsaRefused)
+}
+
+// silence says how a server failed to answer.
+func silence(err error) string {
+	const text = "the server does not answer"
+	if err == nil || errors.Is(err, context.DeadlineExceeded) {
+		return text
+	}
+	return text + ": " + words(err)
+}
+
+// notDrained is the end of a wait with that bound. last is the last answer of the server; silent is why there is no
+// later one, or nil.
+func notDrained(bound time.Duration, last lockkeeper.ServerState, silent error) error {
+	state := fmt.Sprintf("%s held, %d waiting", plural(int(last.Held), "lock"), last.Waiting)
+	text := state + "; it goes on draining (lk ls says who)"
+	if silent != nil {
+		text = silence(silent) + ", and may not have ended; its last answer: " + state
+	}
+	return &exit{code: exitNotAcquired, say: fmt.Errorf("not drained within %s: %s", duration.Text(bound), text)}
 }
