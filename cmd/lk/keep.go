@@ -178,7 +178,8 @@ func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keepalive, 
 		return a.noLongerKept(k.Why(ctx))
 	}
 	if _, err := k.Release(ctx); err != nil {
-		a.note("%s is not released, and is free after at most %s", o.what(), duration.Text(o.ttl))
+		longest := max(o.ttl, k.Answer().TTL) // an earlier command may have promised more
+		a.note("%s is not released, and is free after at most %s", o.what(), duration.Remaining(longest))
 		return errors.Join(err, cleaned)
 	}
 	return cleaned
