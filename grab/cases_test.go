@@ -1,6 +1,7 @@
 package grab_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -185,7 +186,8 @@ func TestWrongInput(t *testing.T) {
 }
 
 // TestAnotherRequest: a repeat cannot change the mode, the units or the paths of a claim; it can
-// change the limit of a waiting claim, and raise the priority.
+// change the limit of a waiting claim, and raise the priority. Another limit of a held claim changes
+// nothing.
 func TestAnotherRequest(t *testing.T) {
 	onEachEngine(t, func(w *world) {
 		w.oks(grab.Request{As: "reader", Targets: []lockkeeper.Target{shared("db")}})
@@ -210,8 +212,50 @@ func TestAnotherRequest(t *testing.T) {
 		if a := w.oks(limited("three", 1, 2, 5)); a.Grants[0].Slot != 2 {
 			w.Errorf("slot %d, want 2", a.Grants[0].Slot)
 		}
-		if _, err := w.process().Grab(w.ctx(), limited("three", 1, 3, 5)); !errors.Is(err, lockkeeper.ErrInvalid) {
-			w.Errorf("another limit of what is held: %v, want it refused", err)
+		for _, priority := range []int{5, 6} {
+			a := w.oks(limited("three", 1, 3, priority))
+			if a.Grants[0].Slot != 2 || a.Grants[0].Limit != 2 || a.Priority != priority {
+				w.Errorf("another limit of what is held: %+v, priority %d", a.Grants[0], a.Priority)
+			}
+		}
+		_, err = w.process().Grab(w.ctx(), limited("three", 2, 3, 5))
+		if !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), "three holds 1 of 2 permits of pool already") {
+			w.Errorf("other units of what is held: %v, want what it has", err)
+		}
+	})
+}
+
+// beforeClaim is an engine that calls first before the next claim.
+type beforeClaim struct {
+	lockkeeper.Engine
+	first func()
+}
+
+func (e *beforeClaim) Claim(ctx context.Context, k lockkeeper.Key, w lockkeeper.Want) (lockkeeper.Status, error) {
+	if first := e.first; first != nil {
+		e.first = nil
+		first()
+	}
+	return e.Engine.Claim(ctx, k, w)
+}
+
+// TestLimitArrivesAfterGrant: a repeat with another limit is ok if the claim was granted before, also
+// just before the limit arrives.
+func TestLimitArrivesAfterGrant(t *testing.T) {
+	onEachEngine(t, func(w *world) {
+		limited := func(as string, limit int) grab.Request {
+			return grab.Request{As: as, Targets: []lockkeeper.Target{permits("pool", 1, limit)}}
+		}
+		w.oks(limited("one", 1))
+		w.waits(1, limited("two", 1))
+		w.released(1, "one", "pool")
+		w.oks(limited("two", 3))
+
+		w.waits(1, limited("three", 1))
+		e := &beforeClaim{w.engine(), func() { w.released(1, "two", "pool") }}
+		a, err := grab.New(e).Grab(w.ctx(), limited("three", 2))
+		if err != nil || a.State != lockkeeper.Held || e.first != nil {
+			w.Errorf("%s, %v; want it held", a.State, err)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package grab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -40,10 +41,11 @@ type Answer struct {
 	OwnHolds []lockkeeper.Path
 }
 
-// Grab makes the claim that r describes, or renews it. A repeat must ask for the same modes, units
-// and limits; otherwise the error is an ErrInvalid that describes the existing claim. A repeat may
-// change the limit of a waiting claim (R16) and raise the priority; Grab ignores a lower priority
-// and another note.
+// Grab makes the claim that r describes, or renews it. A repeat must ask for the same modes and
+// units; otherwise the error is an ErrInvalid that describes the existing claim. A repeat may
+// change the limit of a waiting claim (R16) and raise the priority; Grab ignores a lower priority,
+// another note, and another limit of permits that are held: a limit is the caller's own view (R7),
+// and the caller may not know yet that the claim was granted.
 func (p *Reservations) Grab(ctx context.Context, r Request) (Answer, error) {
 	return p.attempt(ctx, r, 0, &attempt{})
 }
@@ -143,7 +145,7 @@ func (p *Reservations) answerLive(ctx context.Context, n Name, terms Terms, o so
 // adapt amends a live claim as a repeat asks, as far as Grab allows, and returns its status.
 func (p *Reservations) adapt(ctx context.Context, k lockkeeper.Key, st lockkeeper.Status,
 	want lockkeeper.Want) (lockkeeper.Status, error) {
-	same, limits := compare(st, want)
+	targets, limits, same := compare(st, want)
 	if !same {
 		return st,
 			lockkeeper.Invalid("%s %s already: asking again for %s does not change that; ask for the same, or release it first",
@@ -152,33 +154,43 @@ func (p *Reservations) adapt(ctx context.Context, k lockkeeper.Key, st lockkeepe
 	if !limits && want.Priority <= st.Priority {
 		return st, nil
 	}
+	want.Targets = targets
 	want.Revision, want.Priority, want.Label = st.Revision+1, max(want.Priority, st.Priority), st.Label
 	want.Wait = lockkeeper.Forever // a Try does not end an existing claim
 	now, err := p.engine.Claim(ctx, k, want)
-	if errors.Is(err, lockkeeper.ErrInvalid) {
-		err = lockkeeper.Invalid("%s %s already, and was grabbed for another duration: give the same, or release it first",
-			want.As, has(st))
+	if !errors.Is(err, lockkeeper.ErrInvalid) {
+		return now, err
 	}
-	return now, err
+	later, err := solo.Look(ctx, p.engine, st.Ref)
+	if err != nil || later.Change != st.Change {
+		return st, cmp.Or(err, solo.ErrAgain) // such as granted meanwhile, so that it takes no other limit
+	}
+	return st, lockkeeper.Invalid("%s %s already, and was grabbed for another duration: give the same, or release it first",
+		want.As, has(st))
 }
 
-// compare reports whether want repeats a live claim, and whether it changes limits. A want with
-// other limits repeats a waiting claim only.
-func compare(st lockkeeper.Status, want lockkeeper.Want) (same, limits bool) {
+// compare reports whether want repeats a live claim. It returns the targets that want gives that
+// claim, and whether limits differ: a waiting claim takes another limit, a held one keeps its own.
+func compare(st lockkeeper.Status, want lockkeeper.Want) (targets []lockkeeper.Target, limits, same bool) {
 	if len(st.Grants) != len(want.Targets) {
-		return false, false
+		return nil, false, false
 	}
 	for i, t := range want.Targets {
 		has := st.Grants[i].Target
-		if has.Limit != t.Limit && has.Mode == t.Mode && st.State == lockkeeper.Waiting {
-			limits = true
-			has.Limit = t.Limit
+		if has.Limit != t.Limit && has.Mode == t.Mode {
+			if st.State == lockkeeper.Waiting {
+				limits = true
+				has.Limit = t.Limit
+			} else {
+				t.Limit = has.Limit
+			}
 		}
 		if has != t {
-			return false, false
+			return nil, false, false
 		}
+		targets = append(targets, t)
 	}
-	return true, limits
+	return targets, limits, true
 }
 
 // has describes a claim: "holds shared db", "waits for exclusive db".
