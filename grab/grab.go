@@ -90,7 +90,7 @@ func (p *Reservations) attempt(ctx context.Context, r Request, wait time.Duratio
 func (p *Reservations) grab(ctx context.Context, n Name, want lockkeeper.Want, terms Terms, t *attempt) (a Answer,
 	err error) {
 	s := p.session(n)
-	o, sent, err := s.Obtain(ctx, terms.ttl(), want)
+	o, sent, err := s.Obtain(ctx, terms.ttl(), want, func(st lockkeeper.Status) error { return repeats(st, want) })
 	if sent {
 		t.key, t.ticket = o.Key, o.Ticket
 		defer func() { undo(ctx, s, o.Key, err) }()
@@ -145,12 +145,10 @@ func (p *Reservations) answerLive(ctx context.Context, n Name, terms Terms, o so
 // adapt amends a live claim as a repeat asks, as far as Grab allows, and returns its status.
 func (p *Reservations) adapt(ctx context.Context, k lockkeeper.Key, st lockkeeper.Status,
 	want lockkeeper.Want) (lockkeeper.Status, error) {
-	targets, limits, same := compare(st, want)
-	if !same {
-		return st,
-			lockkeeper.Invalid("%s %s already: asking again for %s does not change that; ask for the same, or release it first",
-				want.As, has(st), join(want.Targets))
+	if err := repeats(st, want); err != nil {
+		return st, err
 	}
+	targets, limits, _ := compare(st, want)
 	if !limits && want.Priority <= st.Priority {
 		return st, nil
 	}
@@ -167,6 +165,15 @@ func (p *Reservations) adapt(ctx context.Context, k lockkeeper.Key, st lockkeepe
 	}
 	return st, lockkeeper.Invalid("%s %s already, and was grabbed for another duration: give the same, or release it first",
 		want.As, has(st))
+}
+
+// repeats returns the refusal if want does not repeat the live claim st.
+func repeats(st lockkeeper.Status, want lockkeeper.Want) error {
+	if _, _, same := compare(st, want); same {
+		return nil
+	}
+	return lockkeeper.Invalid("%s %s already: asking again for %s does not change that; ask for the same, or release it first",
+		want.As, has(st), join(want.Targets))
 }
 
 // compare reports whether want repeats a live claim. It returns the targets that want gives that

@@ -3,6 +3,7 @@ package grab_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"testing"
 	"time"
 
@@ -97,4 +98,86 @@ func TestRefusedBringsNothing(t *testing.T) {
 			w.Errorf("of unknown outcome: %v, %d claims, want it left", err, w.listed())
 		}
 	})
+}
+
+// TestRefusedRenewsNothing: a request for something else than the name has is refused, and its claim
+// ends as early as without that request.
+func TestRefusedRenewsNothing(t *testing.T) {
+	inMemory(t, func(w *world) {
+		short := w.request("ci", "db")
+		short.TTL = 2 * time.Second
+		other := grab.Request{As: "ci", Targets: []lockkeeper.Target{shared("db")}, Terms: grab.Terms{TTL: time.Hour}}
+		refused := func(err error) {
+			w.Helper()
+			if !errors.Is(err, lockkeeper.ErrInvalid) {
+				w.Errorf("got %v, want it refused", err)
+			}
+		}
+		again := func() {
+			w.Helper()
+			_, err := w.process().Grab(w.ctx(), other)
+			refused(err)
+			_, err = w.process().Wait(w.ctx(), other, time.Minute, nil)
+			refused(err)
+		}
+		hold := w.oks(short)
+		w.pass(time.Second)
+		again()
+		_, err := w.process().Confirm(w.ctx(), other, hold.Token)
+		refused(err)
+		w.pass(time.Second)
+		w.expired("ci", "db")
+
+		w.ok("holder", "db")
+		w.waits(1, short)
+		w.pass(time.Second)
+		again()
+		w.pass(time.Second)
+		w.expired("ci", "db")
+	})
+}
+
+// TestRefusedAfterTheLook: another process of the name may make its claim after a request has looked for
+// one. Then the request is refused all the same.
+func TestRefusedAfterTheLook(t *testing.T) {
+	onEachEngine(t, func(w *world) {
+		n, other := w.name("ci", "db"), w.engine()
+		lease, err := other.Attach(w.ctx(), lockkeeper.Session{ID: n.Session(), TTL: grab.DefaultTTL, Outlive: true}, nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		e := &afterLook{w.engine(), func() {
+			want := lockkeeper.Want{ID: n.Ref().ID, Targets: []lockkeeper.Target{shared("db")}}
+			if st, err := other.Claim(w.ctx(), lease.Key, want); err != nil || st.State != lockkeeper.Held {
+				w.Errorf("%s, %v", st.State, err)
+			}
+		}}
+		a, err := grab.New(e).Grab(w.ctx(), w.request("ci", "db"))
+		if !errors.Is(err, lockkeeper.ErrInvalid) || e.then != nil || a.State != 0 {
+			w.Errorf("%s, %v; want it refused", a.State, err)
+		}
+		if a := w.renews("ci", "db"); a.State != lockkeeper.Held || a.Grants[0].Mode != lockkeeper.ModeShared {
+			w.Errorf("it has %s %v, want the claim of the other process", a.State, a.Grants)
+		}
+	})
+}
+
+// afterLook is an engine that calls then after the next list.
+type afterLook struct {
+	lockkeeper.Engine
+	then func()
+}
+
+func (e *afterLook) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
+	return func(yield func(lockkeeper.Status, error) bool) {
+		for st, err := range e.Engine.List(ctx, q) {
+			if !yield(st, err) {
+				break
+			}
+		}
+		if then := e.then; then != nil {
+			e.then = nil
+			then()
+		}
+	}
 }

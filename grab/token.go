@@ -57,9 +57,12 @@ func (p *Reservations) Confirm(ctx context.Context, r Request, t Token) (Answer,
 func (p *Reservations) confirm(ctx context.Context, n Name, want lockkeeper.Want, terms Terms, t Token) (Answer,
 	error) {
 	s := p.session(n)
-	st, err := s.Look(ctx) // a renewal would extend another hold of the name
+	st, err := s.Look(ctx) // a renewal would extend another hold of the name, and one that r does not ask for
 	if err == nil {
 		err = p.isOver(n, t, st)
+	}
+	if err == nil {
+		err = repeats(st, want)
 	}
 	if err != nil {
 		return Answer{}, err

@@ -22,11 +22,25 @@ func (s *Session) Open(ctx context.Context, ttl time.Duration, as string) (Obser
 // the claim; if so and err is not nil, the caller has to [Session.Discard] the key or to accept
 // that the claim may live until its TTL ends.
 //
+// allow, which may be nil, judges a live claim that the session has. If it returns an error, so does
+// Obtain, and has renewed nothing. Another process may make another claim meanwhile, so the caller
+// has to judge the claim in the observation, too.
+//
 // If the session's claim is gone, Obtain leaves the session and returns ErrAgain with the ended
 // claim. A claim that may not wait and ended at once leaves no session; that is no error.
-func (s *Session) Obtain(ctx context.Context, ttl time.Duration, want lockkeeper.Want) (o Observation, sent bool,
-	err error) {
-	o, err = s.Attach(ctx, ttl, want.As, 0)
+func (s *Session) Obtain(ctx context.Context, ttl time.Duration, want lockkeeper.Want,
+	allow func(lockkeeper.Status) error) (o Observation, sent bool, err error) {
+	var look func(context.Context) error
+	if allow != nil {
+		look = func(ctx context.Context) error {
+			st, err := s.Look(ctx)
+			if err != nil || Gone(st) {
+				return err
+			}
+			return allow(st)
+		}
+	}
+	o, err = s.attachIf(ctx, ttl, want.As, 0, look)
 	if err != nil {
 		return o, false, err
 	}

@@ -117,10 +117,22 @@ func (s *Session) Look(ctx context.Context) (lockkeeper.Status, error) {
 // ErrAgain if the present epoch is in the cache: then another request of this process has attached,
 // and both can use its key.
 func (s *Session) Attach(ctx context.Context, ttl time.Duration, as string, epoch uint64) (Observation, error) {
+	return s.attachIf(ctx, ttl, as, epoch, nil)
+}
+
+// attachIf is Attach, but asks allow, which may be nil, before it takes a session over. It returns the error of allow,
+// and then nothing has changed: an engine refuses an epoch without effect.
+func (s *Session) attachIf(ctx context.Context, ttl time.Duration, as string, epoch uint64,
+	allow func(context.Context) error) (Observation, error) {
 	lease, sent, err := s.attach(ctx, ttl, as, epoch)
 	if present := presentEpoch(err); present != 0 {
 		if s.cached().key.Epoch == present {
 			return Observation{}, ErrAgain
+		}
+		if allow != nil {
+			if err := allow(ctx); err != nil {
+				return Observation{}, err
+			}
 		}
 		lease, sent, err = s.attach(ctx, ttl, as, present)
 	}

@@ -32,7 +32,7 @@ func inBubble(t *testing.T, test func(t *testing.T, e lockkeeper.Engine, a, b *s
 func obtain(t *testing.T, s *solo.Session, want lockkeeper.Want) (o solo.Observation) {
 	t.Helper()
 	err := s.Do(t.Context(), func(ctx context.Context) (err error) {
-		o, _, err = s.Obtain(ctx, time.Minute, want)
+		o, _, err = s.Obtain(ctx, time.Minute, want, nil)
 		return err
 	})
 	if err != nil {

@@ -51,7 +51,7 @@ func (l stateLocks) lock(ctx context.Context, path lockkeeper.Path, info lockInf
 // tryLock is one try of lock.
 func tryLock(ctx context.Context, s *solo.Session, want lockkeeper.Want, ttl time.Duration) ([]lockkeeper.Blocker,
 	error) {
-	o, sent, err := s.Obtain(ctx, ttl, want)
+	o, sent, err := s.Obtain(ctx, ttl, want, nil) // the ID is in the session's, so it has no other claim
 	if err == nil && o.State == lockkeeper.Held && sent && ctx.Err() != nil {
 		err = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: context.Cause(ctx)}
 	}
