@@ -56,6 +56,7 @@ type Client struct {
 	logging    bool                // a goroutine is writing records
 	attaching  chan struct{}       // closed when the Attach in flight is answered
 	resumes    bool                // the session was attached before
+	unleft     *Key                // of an Attach that was answered after Close began: Close leaves by it
 	epoch      uint64              // the latest epoch that the engine stated; 0: none
 	closed     bool
 	running    bool // the goroutine has begun
@@ -322,66 +323,4 @@ func (c *Client) retryBound() time.Duration {
 		return DefaultTTL
 	}
 	return c.session.TTL
-}
-
-// closeBound bounds calls without a context of their own.
-func (c *Client) closeBound() time.Duration { return min(5*time.Second, c.retryBound()) }
-
-// Close leaves the session and closes the engine, unless [SharedEngine] was given. It releases all
-// holds, whose contexts end with the reason Released; all waits fail with the reason Cancelled;
-// later calls are refused. Close returns when the client's goroutine has ended and the engine has
-// acknowledged, or with an ErrUnavailable after 5 s, or after the TTL if that is shorter; then the
-// session ends with its TTL. A second Close waits for the first and returns nil.
-func (c *Client) Close() error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		<-c.left
-		return nil
-	}
-	c.closed = true
-	defer close(c.left)
-	c.mu.Unlock()
-	c.closeSlots() // from now on all that it holds are claims
-	c.mu.Lock()
-	if c.ticker != nil {
-		c.ticker.Stop()
-	}
-	for _, cl := range c.claims {
-		if cl.phase == granted {
-			cl.first.finish(handleReleased)
-			for _, h := range cl.more {
-				h.finish(handleReleased)
-			}
-		}
-		why := cl.refused(Cancelled, nil)
-		why.Detail = "the client is closed"
-		c.endClaim(cl, why, false)
-	}
-	lapsed := c.lapses()
-	clear(c.unfinished)
-	running, attaching := c.running, c.attaching
-	c.quit()
-	c.unlock()
-	if running {
-		<-c.stopped
-	}
-	if attaching != nil {
-		// The attaching goroutine finds the client closed, and leaves the session. Its call has
-		// the deadline of every call of the engine.
-		<-attaching
-	}
-	var left error
-	if k := c.key.Swap(nil); k != nil {
-		left = c.leave(*k, lapsed)
-	}
-	if !c.keepsEngine {
-		if err := c.engine.Close(); err != nil && left == nil {
-			left = err
-		}
-	}
-	if left != nil {
-		return wrap("close", "", left)
-	}
-	return nil
 }

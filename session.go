@@ -1,7 +1,6 @@
 package lockkeeper
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -267,10 +266,7 @@ func (c *Client) attach(ctx context.Context, mine chan struct{}) (Key, error) {
 
 	c.mu.Lock()
 	if err == nil && c.closed {
-		c.mu.Unlock()
-		c.leave(lease.Key, nil) // Close waits for this
-		c.mu.Lock()
-		err = errClosed
+		c.unleft, err = &lease.Key, errClosed // Close waits for this, and leaves
 	}
 	c.attaching = nil
 	close(mine)
@@ -442,48 +438,6 @@ func (c *Client) detach(k Key) {
 		c.wakeWorker()
 	}
 	c.unlock()
-}
-
-// lapses returns the lapses of claims that the client still has to end at the engine, sorted by
-// reason and end.
-func (c *Client) lapses() (all []Lapse) {
-	for _, cl := range c.unfinished {
-		if cl.phase == over && cl.lapse.Reason != NoReason {
-			all = append(all, cl.lapse)
-		}
-	}
-	slices.SortFunc(all, func(a, b Lapse) int {
-		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.EndsAt, b.EndsAt), cmp.Compare(a.ID, b.ID))
-	})
-	return all
-}
-
-// leave ends the session k at the engine, within a bound. It first reports each lapse, once, so
-// that the claim ends for the reason of its lapse.
-func (c *Client) leave(k Key, lapsed []Lapse) error {
-	ctx, cancel := context.WithTimeout(context.Background(), c.closeBound())
-	defer cancel()
-	for _, l := range lapsed {
-		if c.engine.End(ctx, k, Ending{Kind: Lapsed, Lapse: l}) != nil {
-			break // leaving is more urgent
-		}
-	}
-	for try := 0; ; try++ {
-		err := c.engine.End(ctx, k, Ending{Kind: Leave})
-		if err == nil || errors.Is(err, ErrSession) {
-			return nil
-		}
-		if isRefusal(err) {
-			return err
-		}
-		timer := time.NewTimer(backoff(try))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return unavailable(err, ctx)
-		}
-	}
 }
 
 // unlock unlocks c.mu, and then ends the contexts of the holds that have ended. That may run code

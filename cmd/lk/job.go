@@ -133,8 +133,8 @@ const releaseTime = 1700 * time.Millisecond
 // release failed; "" if the hold was released, or was lost before.
 //
 // Closing leaves the session, which releases the hold too (R17), so on this machine it is enough: one
-// commit instead of two. A server may have restarted since the last renewal. There only a release
-// attaches the session again, and leaving alone would do nothing.
+// commit instead of two. Over a network the release comes first, because its error says what is wrong: if the
+// server is unreachable, leaving would only take as long.
 func (c *connection) release(hold *lockkeeper.Hold, until time.Time) (unreleased string) {
 	if c.Guarantees().Reach == lockkeeper.OnMachine {
 		held := hold.Err() == nil

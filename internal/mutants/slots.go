@@ -68,7 +68,7 @@ var ofSlots = []mutant{
 		". TestPlainLocksLookTheSame",
 	},
 	{
-		"a plain lock outlives its client", "client.go",
+		"a plain lock outlives its client", "close.go",
 		`	c.closeSlots() // from now on all that it holds are claims
 `,
 		"",
