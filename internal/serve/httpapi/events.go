@@ -35,6 +35,11 @@ type stream struct {
 	past  bool // it begins with earlier changes
 	mark  mark
 	text  bytes.Buffer // not sent yet
+
+	// After a snapshot that began before the feed followed the engine, changes may have been missed. Another
+	// snapshot is due when one of the channels is closed: the feed follows, or some time has passed.
+	begun, again <-chan struct{} // nil after another snapshot
+	misses       int             // such snapshots in a row
 }
 
 // events is GET /v1/events. The stream is
@@ -43,9 +48,9 @@ type stream struct {
 //
 // A past event is a change before the snapshot: with past=true the stream begins with those that the
 // server remembers. Before them, remembered says of how many seconds they are all. A snapshot is a claim
-// that exists when the stream begins. After a reset the client must forget everything. Of two events of
-// one claim, the one with the higher change is newer. The id of a change, or of ready, resumes the stream
-// after that event.
+// that exists when the stream begins. After a reset, which comes when changes may have been missed, the client
+// must forget everything. Of two events of one claim, the one with the higher change is newer. The id of a
+// change, or of ready, resumes the stream after that event.
 func (c *call) events() error {
 	var m mistakes
 	values := c.query(&m, "path", "session", "last_event_id", "past")
@@ -150,8 +155,8 @@ func (s *stream) flushFull() error {
 // snapshot sends all claims, after the earlier changes that the client asked for. The id of a
 // snapshot event cannot be resumed: a client that disconnects before ready starts again.
 func (s *stream) snapshot() error {
-	s.api.feed.awaitStart(s.r.Context())
-	s.mark = s.api.feed.now() // changes from here on follow, some of them a second time
+	start := s.api.feed.awaitStart(s.r.Context())
+	s.mark = start.mark // changes from here on follow, some of them a second time
 	ctx, cancel := context.WithTimeout(s.r.Context(), snapshotTimeout)
 	defer cancel()
 	id := s.mark.String() + ".part"
@@ -168,17 +173,53 @@ func (s *stream) snapshot() error {
 			}
 		}
 	}
+	empty := true
 	for st, err := range s.engine().List(ctx, s.query) {
 		if err != nil {
 			return err
 		}
+		empty = false
 		s.append("snapshot", id, &st)
 		if err := s.flushFull(); err != nil {
 			return err
 		}
 	}
-	s.append("ready", s.mark.String(), nil)
+	s.begun, s.again = nil, nil
+	if start.misses(empty) {
+		again := make(chan struct{})
+		time.AfterFunc(min(retry<<s.misses, time.Minute), func() { close(again) })
+		s.begun, s.again, s.misses = start.begun, again, min(s.misses+1, 10)
+	} else {
+		s.misses = 0
+	}
+	s.append("ready", s.id(), nil)
 	return s.flush()
+}
+
+// id returns the id that resumes the stream here. While changes may have been missed, a client that resumes
+// starts again.
+func (s *stream) id() string {
+	if s.begun != nil {
+		return s.mark.String() + ".part"
+	}
+	return s.mark.String()
+}
+
+// restart sends a snapshot, which replaces all that the client knows.
+func (s *stream) restart() error {
+	s.append("reset", "", nil)
+	return s.snapshot()
+}
+
+// isDue reports whether another snapshot is due.
+func (s *stream) isDue() bool {
+	select {
+	case <-s.begun:
+	case <-s.again:
+	default:
+		return false
+	}
+	return true
 }
 
 // gather lets further changes come. It ends early with the client and with the server.
@@ -198,13 +239,12 @@ func (s *stream) run() error {
 	defer alive.Stop()
 	for {
 		events, more, ok := s.api.feed.after(s.mark)
-		if !ok {
-			if s.mark.life == s.api.feed.now().life {
-				return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
-					Detail: "the client is too slow: the server has dropped events that the client has not read"}
-			}
-			s.append("reset", "", nil) // changes of the engine were missed
-			if err := s.snapshot(); err != nil {
+		if !ok && s.mark.life == s.api.feed.now().life {
+			return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable,
+				Detail: "the client is too slow: the server has dropped events that the client has not read"}
+		}
+		if !ok || s.isDue() { // changes were missed, or may have been
+			if err := s.restart(); err != nil {
 				return err
 			}
 			continue
@@ -229,9 +269,13 @@ func (s *stream) run() error {
 		select {
 		case <-more:
 			continue
+		case <-s.begun:
+			continue
+		case <-s.again:
+			continue
 		case <-alive.C:
 			// The id lets a client resume that may see none of the changes.
-			s.text.WriteString(": still here\nid: " + s.mark.String() + "\n\n")
+			s.text.WriteString(": still here\nid: " + s.id() + "\n\n")
 		case <-s.api.stopping:
 			return nil
 		case <-s.pass.Done():

@@ -39,6 +39,7 @@ type feed struct {
 	since   time.Time     // latest has all changes from then on
 	more    chan struct{} // closed at the next event
 	begun   chan struct{} // closed at the first status from the engine
+	listed  bool          // the list that precedes the following is complete
 }
 
 // A mark is a position in a feed: the number of the last event read.
@@ -80,11 +81,20 @@ func (f *feed) join() {
 	}
 }
 
-// awaitStart waits until the feed follows the engine, as far as that can be seen. A change between
-// an earlier list and the start would be missed.
-func (f *feed) awaitStart(ctx context.Context) {
+// A start is what a feed knows when a list begins. Changes between an earlier list and the start of the following
+// are missed.
+type start struct {
+	mark    mark            // changes from here on follow
+	follows bool            // the feed certainly follows the engine
+	listed  bool            // the feed has listed all claims
+	begun   <-chan struct{} // closed when the feed certainly follows the engine; nil only if the feed is closed
+}
+
+// awaitStart waits until the feed follows the engine, for underWay at most: without claims an engine does not
+// show that it is followed.
+func (f *feed) awaitStart(ctx context.Context) start {
 	f.mu.Lock()
-	begun := f.begun // nil only if f is closed
+	begun := f.begun
 	f.mu.Unlock()
 	timer := time.NewTimer(underWay)
 	defer timer.Stop()
@@ -93,7 +103,20 @@ func (f *feed) awaitStart(ctx context.Context) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := start{mark: f.nowLocked(), listed: f.listed, begun: f.begun}
+	select {
+	case <-f.begun:
+		s.follows = true
+	default:
+	}
+	return s
 }
+
+// misses reports whether changes after a list that began then may be missed. After an empty list none are: all
+// claims that are there when the following begins are newer than the list of the feed, so they are changes.
+func (s *start) misses(empty bool) bool { return !s.follows && !(empty && s.listed) }
 
 func (f *feed) leave() {
 	f.mu.Lock()
@@ -131,7 +154,7 @@ func (f *feed) close() {
 func (f *feed) begin() {
 	f.life, f.first, f.since = strings.ToLower(rand.Text()[:13]), 1, time.Now()
 	f.latest = latest{most: maxEvents, mostBytes: maxEventBytes}
-	f.begun = make(chan struct{})
+	f.begun, f.listed = make(chan struct{}), false
 	f.wake()
 }
 
@@ -174,6 +197,9 @@ func (f *feed) run(ctx context.Context) {
 			left++
 		}
 		if failed == nil {
+			f.mu.Lock()
+			f.listed = f.listed || ctx.Err() == nil // otherwise another run may have begun
+			f.mu.Unlock()
 			for st, err := range e.List(ctx, lockkeeper.Query{Follow: true, Brief: true}) {
 				if err != nil {
 					break
@@ -222,8 +248,10 @@ func (f *feed) add(ctx context.Context, st lockkeeper.Status, old bool) {
 func (f *feed) now() mark {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return mark{f.life, f.first + uint64(f.latest.count) - 1}
+	return f.nowLocked()
 }
+
+func (f *feed) nowLocked() mark { return mark{f.life, f.first + uint64(f.latest.count) - 1} }
 
 // until returns the latest n events up to a mark, in order, and since when the feed has all changes.
 func (f *feed) until(m mark, n int) ([]event, time.Time) {
