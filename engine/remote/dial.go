@@ -185,23 +185,27 @@ func hangUp(results <-chan dialled, open int, spare *conn) {
 }
 
 // unreached returns the error of an attempt in which no address worked. For the first connection a refusal says
-// more than an address where no server answers. Later it ends what the client has only if all addresses refuse: one
-// server may refuse for a while, such as one with an older file of tokens, while the others restart.
+// more than an address where no server answers. Later a refusal ends what the client has only if all addresses
+// refuse, or if those that answer have refused for longer than a restart takes: one server may refuse for a while,
+// such as one with an older file of tokens, while the others restart.
 func (e *Engine) unreached(errs []error) error {
 	if e.life.Err() != nil {
 		return unavailable(errClosed)
 	}
-	e.mu.Lock()
-	first := e.nodes.at == ""
-	e.mu.Unlock()
 	var refusals []error
+	refused := true // all servers that answered refuse the client: none asks it to try again
 	for i, err := range errs {
-		if refused, ok := err.(*lockkeeper.Error); ok {
-			refusals = append(refusals, refused)
-			errs[i] = errors.New(refused.Error()) // the text alone: among others it is no refusal
+		if refusal, ok := err.(*lockkeeper.Error); ok {
+			refusals = append(refusals, refusal)
+			refused = refused && refusal.Err != lockkeeper.ErrUnavailable
+			errs[i] = errors.New(refusal.Error()) // the text alone: among others it is no refusal
 		}
 	}
-	if len(refusals) > 0 && (first || len(refusals) == len(errs)) {
+	e.mu.Lock()
+	first := e.nodes.at == ""
+	lasts := e.nodes.refusalLasts(len(refusals) > 0 && refused, time.Now())
+	e.mu.Unlock()
+	if len(refusals) > 0 && (first || lasts || len(refusals) == len(errs)) {
 		return refusals[0]
 	}
 	return unavailable(errors.Join(errs...))

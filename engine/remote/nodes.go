@@ -26,6 +26,7 @@ type nodes struct {
 	self    string               // how the server there states its own address; "" if it does not
 	last    bool                 // another server is preferred to at, in any case
 	avoided map[string]time.Time // when the client left the server at an address that could serve no claims
+	refused time.Time            // since when all servers that answer refuse the client; zero: they do not
 }
 
 type oneServer struct{}
@@ -88,8 +89,26 @@ func (n *nodes) avoids(address string, now time.Time) bool {
 
 // connected records a connection to the server at an address.
 func (n *nodes) connected(address string, stated *lockkeeper.ClusterNodes) {
-	n.at, n.self, n.last = address, "", false
+	n.at, n.self, n.last, n.refused = address, "", false, time.Time{}
 	n.learn(stated)
+}
+
+// refusalTime is how long the servers that answer must have refused the client until it counts as refused though
+// others do not answer. It is longer than a restart takes: a server that has just started may not have read the
+// latest tokens.
+const refusalTime = 30 * time.Second
+
+// refusalLasts records whether all servers that answered an attempt refused the client, and reports whether they have
+// done so for refusalTime, without an attempt in between that another server or none answered.
+func (n *nodes) refusalLasts(refused bool, now time.Time) bool {
+	switch {
+	case !refused:
+		n.refused = time.Time{}
+		return false
+	case n.refused.IsZero():
+		n.refused = now
+	}
+	return now.Sub(n.refused) >= refusalTime
 }
 
 // learn records what the present server states.
