@@ -219,7 +219,8 @@ func TestAnotherRequest(t *testing.T) {
 			}
 		}
 		_, err = w.process().Grab(w.ctx(), limited("three", 2, 3, 5))
-		if !errors.Is(err, lockkeeper.ErrInvalid) || !strings.Contains(err.Error(), "three holds 1 of 2 permits of pool already") {
+		if !errors.Is(err, lockkeeper.ErrInvalid) ||
+			!strings.Contains(err.Error(), "three holds 1 of 2 permits of pool already") {
 			w.Errorf("other units of what is held: %v, want what it has", err)
 		}
 	})

@@ -163,8 +163,8 @@ func (p *Reservations) adapt(ctx context.Context, k lockkeeper.Key, st lockkeepe
 	if err != nil || later.Change != st.Change {
 		return st, cmp.Or(err, solo.ErrAgain) // such as granted meanwhile, so that it takes no other limit
 	}
-	return st, lockkeeper.Invalid("%s %s already, and was grabbed for another duration: give the same, or release it first",
-		want.As, has(st))
+	return st, lockkeeper.Invalid("%s %s already, and was grabbed for another duration: give the same, or release it "+
+		"first", want.As, has(st))
 }
 
 // repeats returns the refusal if want does not repeat the live claim st.
@@ -172,8 +172,8 @@ func repeats(st lockkeeper.Status, want lockkeeper.Want) error {
 	if _, _, same := compare(st, want); same {
 		return nil
 	}
-	return lockkeeper.Invalid("%s %s already: asking again for %s does not change that; ask for the same, or release it first",
-		want.As, has(st), join(want.Targets))
+	return lockkeeper.Invalid("%s %s already: asking again for %s does not change that; ask for the same, or release it "+
+		"first", want.As, has(st), join(want.Targets))
 }
 
 // compare reports whether want repeats a live claim. It returns the targets that want gives that

@@ -15,7 +15,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// drainingServer answers each request for its state with the next of these; with the last one for ever.
+// drainingServer answers each request for its state with the next of these; with the last one forever.
 type drainingServer struct {
 	lockkeeper.ServerClient
 	answers []drainAnswered
@@ -71,7 +71,8 @@ func TestDrainWaitsForTheEnd(t *testing.T) {
 			"answer, and may not have ended; its last answer: 1 lock held, 0 waiting\n"},
 		"stays busy": {answers{held}, exitNotAcquired,
 			"lk: not drained within 10s: 1 lock held, 0 waiting; it goes on draining (lk ls says who)\n"},
-		"refuses": {answers{{err: &lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: "no"}}}, exitDenied, "lk: denied: no\n"},
+		"refuses": {answers{{err: &lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: "no"}}}, exitDenied,
+			"lk: denied: no\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
