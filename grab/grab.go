@@ -39,6 +39,8 @@ type Answer struct {
 	// OwnHolds, from Grab and Wait, are the paths of another reservation of the same As that blocks
 	// this one: the caller waits for itself. Nil if it does not.
 	OwnHolds []lockkeeper.Path
+
+	renewed time.Time // when the renewal was sent from which the engine counts the TTL; zero if there was none
 }
 
 // Grab makes the claim that r describes, or renews it. A repeat must ask for the same modes and
@@ -139,7 +141,7 @@ func (p *Reservations) answerLive(ctx context.Context, n Name, terms Terms, o so
 		}
 		o = longer
 	}
-	return Answer{Status: o.Status, TTL: o.TTL}, nil
+	return Answer{Status: o.Status, TTL: o.TTL, renewed: o.Renewed}, nil
 }
 
 // adapt amends a live claim as a repeat asks, as far as Grab allows, and returns its status.
@@ -163,8 +165,8 @@ func (p *Reservations) adapt(ctx context.Context, k lockkeeper.Key, st lockkeepe
 	if err != nil || later.Change != st.Change {
 		return st, cmp.Or(err, solo.ErrAgain) // such as granted meanwhile, so that it takes no other limit
 	}
-	return st, lockkeeper.Invalid("%s %s already, and was grabbed for another duration: give the same, or release it "+
-		"first", want.As, has(st))
+	return st, lockkeeper.Invalid("%s %s already, and was grabbed for another duration: "+
+		"give the same, or release it first", want.As, has(st))
 }
 
 // repeats returns the refusal if want does not repeat the live claim st.
@@ -172,8 +174,8 @@ func repeats(st lockkeeper.Status, want lockkeeper.Want) error {
 	if _, _, same := compare(st, want); same {
 		return nil
 	}
-	return lockkeeper.Invalid("%s %s already: asking again for %s does not change that; ask for the same, or release it "+
-		"first", want.As, has(st), join(want.Targets))
+	return lockkeeper.Invalid("%s %s already: asking again for %s does not change that; "+
+		"ask for the same, or release it first", want.As, has(st), join(want.Targets))
 }
 
 // compare reports whether want repeats a live claim. It returns the targets that want gives that

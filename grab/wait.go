@@ -20,13 +20,12 @@ const lastQuery = 5 * time.Second
 // Wait returns early if other holds certainly last longer than bound (Answer.Hopeless, R8), and if
 // the name waits for a hold of its own (Answer.OwnHolds). If the claim ends meanwhile, the error is
 // an ErrNotAcquired with the reason, and Wait does not queue again; if the engine could not be
-// reached until the claim ended, it is an ErrUnavailable.
+// reached until the claim ended, it is an ErrUnavailable. The claim may live on in the engine for a
+// moment after Wait counts it as ended; Wait then tries to end the claim that it made.
 //
 // notify, if it is not nil, is called with each new answer while Wait waits.
 func (p *Reservations) Wait(ctx context.Context, r Request, bound time.Duration, notify func(Answer)) (Answer, error) {
 	start := time.Now()
-	// This clock may stand still during suspension: the engine reports a claim that ended then.
-	clock := func() time.Duration { return time.Since(start) }
 	n, t := r.Name(), &attempt{}
 	a, err := p.attempt(ctx, r, bound, t)
 	if err != nil && ctx.Err() != nil {
@@ -36,7 +35,10 @@ func (p *Reservations) Wait(ctx context.Context, r Request, bound time.Duration,
 		return a, err
 	}
 	if a.OwnHolds == nil {
-		a, err = p.wait(ctx, r, bound, clock, a, notify)
+		a, err = p.wait(ctx, r, bound, start, a, notify)
+	}
+	if a.State == 0 && notRenewed(err) {
+		_ = p.withdraw(ctx, n, t) // if that fails, the claim ends with its TTL
 	}
 	a.Lost = t.lost
 	if a.State == lockkeeper.Waiting {
@@ -45,13 +47,30 @@ func (p *Reservations) Wait(ctx context.Context, r Request, bound time.Duration,
 	return a, n.wrap("grab", err)
 }
 
-// wait keeps the claim of answer a alive until it is held, or until Wait has to give up.
-func (p *Reservations) wait(ctx context.Context, r Request, bound time.Duration, clock func() time.Duration, a Answer,
+// wait keeps the claim of answer a alive until it is held, or until Wait has to give up. The bound
+// counts from start.
+func (p *Reservations) wait(ctx context.Context, r Request, bound time.Duration, start time.Time, a Answer,
 	notify func(Answer)) (Answer, error) {
 	n := r.Name()
+	// This clock may stand still during suspension: the engine reports a claim that ended then.
+	clock := func() time.Duration { return time.Since(start) }
 	late := time.NewTimer(bound - clock())
 	defer late.Stop()
-	k := p.keep(n, r.Terms, clock, a, 0)
+	if time.Since(a.renewed) >= a.TTL-lockkeeper.Margin(a.TTL) { // the answer took so long, or others after it
+		again, err := p.renewWithin(ctx, n, r.Terms, bound-clock())
+		switch {
+		case errors.Is(err, lockkeeper.ErrLost):
+			return Answer{}, n.waitError(err, a)
+		case ctx.Err() != nil:
+			return a, interrupted(ctx, a)
+		case err != nil && clock() >= bound:
+			return a, nil
+		case err != nil:
+			return a, err
+		}
+		a = again
+	}
+	k := p.keep(n, r.Terms, clock, a, a.renewed.Sub(start))
 	defer k.Stop()
 	seen := make(map[lockkeeper.Ref]bool)
 	for {
@@ -62,7 +81,7 @@ func (p *Reservations) wait(ctx context.Context, r Request, bound time.Duration,
 		case <-late.C:
 			return k.Answer(), nil
 		case <-ctx.Done():
-			return a, &lockkeeper.Error{Err: lockkeeper.ErrNotAcquired, Position: a.Position, Cause: context.Cause(ctx)}
+			return a, interrupted(ctx, a)
 		}
 		if a = k.Answer(); a.State == lockkeeper.Held {
 			return a, nil
@@ -81,6 +100,25 @@ func (p *Reservations) wait(ctx context.Context, r Request, bound time.Duration,
 	}
 }
 
+// interrupted returns the error of a wait whose ctx has ended.
+func interrupted(ctx context.Context, last Answer) error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrNotAcquired, Position: last.Position, Cause: context.Cause(ctx)}
+}
+
+// renewWithin is Renew with a bound.
+func (p *Reservations) renewWithin(ctx context.Context, n Name, terms Terms, bound time.Duration) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	return p.Renew(ctx, n, terms)
+}
+
+// notRenewed reports whether a wait ended with err because this process could not renew the claim in
+// time. The engine may still have the claim.
+func notRenewed(err error) bool {
+	return errors.Is(err, lockkeeper.Expired) || errors.Is(err, lockkeeper.Suspended) ||
+		errors.Is(err, lockkeeper.Unreachable) || errors.Is(err, lockkeeper.QuorumLost)
+}
+
 // giveUp ends a wait: a is its last answer, and err is not nil if ctx ended. If the claim was
 // granted in the last moment and ctx is live, giveUp returns the hold.
 func (p *Reservations) giveUp(ctx context.Context, r Request, t *attempt, a Answer, err error) (Answer, error) {
@@ -88,9 +126,7 @@ func (p *Reservations) giveUp(ctx context.Context, r Request, t *attempt, a Answ
 	ended := lockkeeper.Cancelled
 	if err == nil {
 		ended = lockkeeper.TimedOut
-		bounded, cancel := context.WithTimeout(ctx, lastQuery)
-		now, failed := p.Renew(bounded, n, r.Terms)
-		cancel()
+		now, failed := p.renewWithin(ctx, n, r.Terms, lastQuery)
 		if failed == nil && now.Ticket == a.Ticket && now.State == lockkeeper.Held {
 			now.Lost = a.Lost
 			return now, nil

@@ -49,6 +49,67 @@ func TestWaitGrantedAtTheEnd(t *testing.T) {
 	})
 }
 
+// slowAttach is an engine that calls arrives before each attach, which fails if that is false.
+type slowAttach struct {
+	lockkeeper.Engine
+	arrives func() bool
+}
+
+func (e slowAttach) Attach(ctx context.Context, s lockkeeper.Session,
+	notify func([]lockkeeper.Status)) (lockkeeper.Lease, error) {
+	if !e.arrives() {
+		return lockkeeper.Lease{}, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable}
+	}
+	return e.Engine.Attach(ctx, s, notify)
+}
+
+// TestWaitSurvivesASlowStart: if the first attach of a Wait takes longer than the TTL, as over a connection
+// that has to be made, the claim waits and is granted all the same.
+func TestWaitSurvivesASlowStart(t *testing.T) {
+	inMemory(t, func(w *world) {
+		w.ok("holder", "db")
+		released := make(chan struct{})
+		go func() {
+			defer close(released)
+			w.pass(10 * time.Second)
+			w.released(1, "holder", "db")
+		}()
+		attaches := 0
+		e := slowAttach{w.engines[0], func() bool {
+			if attaches++; attaches == 1 {
+				w.pass(2500 * time.Millisecond)
+			}
+			return true
+		}}
+		r := w.request("me", "db")
+		r.TTL = 2 * time.Second
+		a, err := grab.New(e).Wait(w.ctx(), r, time.Minute, nil)
+		if err != nil || a.State != lockkeeper.Held || w.clock() > 11*time.Second {
+			w.Errorf("after %s: got %s (%v), want it held", w.clock(), a.State, err)
+		}
+		<-released
+	})
+}
+
+// TestWaitThatCannotRenewGivesBack: a Wait that could not renew in time counts its claim as ended before
+// the engine does, and ends it there.
+func TestWaitThatCannotRenewGivesBack(t *testing.T) {
+	inMemory(t, func(w *world) {
+		w.ok("holder", "db")
+		r := w.request("me", "db")
+		r.TTL = 20 * time.Second
+		deadline := r.TTL - lockkeeper.Margin(r.TTL)
+		e := slowAttach{w.engines[0], func() bool { return w.clock() == 0 || w.clock() >= deadline }}
+		a, err := grab.New(e).Wait(w.ctx(), r, time.Minute, nil)
+		if !errors.Is(err, lockkeeper.ErrUnavailable) || a.State != 0 || w.clock() != deadline {
+			w.Errorf("after %s: got %s (%v), want that the engine was unreachable, after %s", w.clock(), a.State, err, deadline)
+		}
+		if n := w.listed(); n != 1 {
+			w.Errorf("%d claims, want that of the holder alone", n)
+		}
+	})
+}
+
 // TestWaitInterruptedAtEachExchange interrupts a Wait at each exchange, before or after the request
 // arrived. Wait ends the claim that it made, and no claim that the name had before.
 func TestWaitInterruptedAtEachExchange(t *testing.T) {

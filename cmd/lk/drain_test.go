@@ -15,7 +15,7 @@ import (
 	"github.com/lockkeeper/lockkeeper"
 )
 
-// drainingServer answers each request for its state with the next of these; with the last one forever.
+// drainingServer answers each request for its state with the next of these, and the last one again and again.
 type drainingServer struct {
 	lockkeeper.ServerClient
 	answers []drainAnswered
@@ -50,6 +50,7 @@ func TestDrainWaitsForTheEnd(t *testing.T) {
 	empty := drainAnswered{state: lockkeeper.ServerState{Draining: "maintenance"}}
 	later := drainAnswered{state: lockkeeper.ServerState{Version: "v2"}}
 	mute := drainAnswered{err: errMute}
+	denied := drainAnswered{err: &lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: "no"}}
 	broken := unavailable(errors.New("the connection broke"))
 	refused := unavailable(errors.Join(fmt.Errorf("%w (is there a server?)", &net.OpError{Op: "dial", Net: "tcp",
 		Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})))
@@ -71,8 +72,7 @@ func TestDrainWaitsForTheEnd(t *testing.T) {
 			"answer, and may not have ended; its last answer: 1 lock held, 0 waiting\n"},
 		"stays busy": {answers{held}, exitNotAcquired,
 			"lk: not drained within 10s: 1 lock held, 0 waiting; it goes on draining (lk ls says who)\n"},
-		"refuses": {answers{{err: &lockkeeper.Error{Err: lockkeeper.ErrDenied, Detail: "no"}}}, exitDenied,
-			"lk: denied: no\n"},
+		"refuses": {answers{denied}, exitDenied, "lk: denied: no\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
