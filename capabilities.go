@@ -150,6 +150,9 @@ type ClusterNodes struct {
 	Self      string // which of the addresses is this node's; "" if none is
 	Suspended string // why this node can perform no calls at present; "" if it can
 	Outage    bool   // Suspended for longer than an election takes, so that nobody expects an end soon
+	// QuorumLost: it is Suspended because no leader of the cluster is in contact with it. Otherwise the cause
+	// is its own, such as its disk, and the cluster may go on without it.
+	QuorumLost bool
 }
 
 // An OutageReporter is an [Engine] that may know that no call will be answered soon.

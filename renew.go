@@ -121,7 +121,8 @@ func (c *Client) noteFailure(err error) {
 	if !errors.Is(err, context.Canceled) { // otherwise a caller gave up, which is no fault of the engine
 		c.failure = errors.New(err.Error())
 		// A renewal that only ran out of time says nothing new about the cluster.
-		c.quorumLost = errors.Is(err, QuorumLost) || c.quorumLost && errors.Is(err, context.DeadlineExceeded)
+		silent := errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, Unreachable)
+		c.quorumLost = errors.Is(err, QuorumLost) || c.quorumLost && silent
 	}
 }
 

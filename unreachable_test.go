@@ -93,6 +93,33 @@ func TestBoundedWaitAtAnEngineThatStaysUnreachable(t *testing.T) {
 
 var errOutage = &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Reason: lockkeeper.QuorumLost}
 
+// A hold that can't be renewed ends for the latest cause that the engine stated. A renewal that runs out of time
+// states none.
+func TestLossForTheLatestCause(t *testing.T) {
+	silence := &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: context.DeadlineExceeded}
+	full := &lockkeeper.Error{
+		Err: lockkeeper.ErrUnavailable, Reason: lockkeeper.Unreachable, Cause: context.DeadlineExceeded,
+	}
+	for _, c := range []struct {
+		last error
+		want lockkeeper.Reason
+	}{{silence, lockkeeper.QuorumLost}, {full, lockkeeper.Unreachable}} {
+		bubble(t, func(t *tester, f *fake, client *client) {
+			h := must(t)(client.Lock(background, "a"))
+			f.with(func() {
+				f.loseRequest = func(_ context.Context, call string, n int) error {
+					if call == "renew" && n == 1 {
+						return errOutage
+					}
+					return c.last
+				}
+			})
+			<-h.Done()
+			wantErr(t, h.Err(), lockkeeper.ErrLost, c.want)
+		})
+	}
+}
+
 // A bounded wait ends at its bound in an outage that lasts, though a client asks an engine that says nothing
 // for longer.
 func TestBoundedWaitEndsAtItsBoundInAnOutage(t *testing.T) {

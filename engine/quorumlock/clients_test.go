@@ -74,8 +74,9 @@ func TestClientKeepsItsHoldWhenNodesAreLost(t *testing.T) {
 	for {
 		nodes, changed := last.Nodes()
 		if nodes.Outage {
-			if !strings.Contains(nodes.Suspended, missing) {
-				t.Errorf("it does not name %s, which is missing: %s", missing, nodes.Suspended)
+			if !strings.Contains(nodes.Suspended, missing) || !nodes.QuorumLost {
+				t.Errorf("it does not name %s, which is missing: %s (quorum lost: %t)", missing, nodes.Suspended,
+					nodes.QuorumLost)
 			}
 			_, err := last.Attach(hasty, lockkeeper.Session{ID: "s", TTL: time.Minute}, nil)
 			for _, err := range []error{<-before, err} {
@@ -115,8 +116,9 @@ func TestRemovedNodeNamesTheOthersToItsClients(t *testing.T) {
 		nodes, changed := last.engine.Nodes()
 		if nodes.Outage {
 			other := all[0].config.ClientAddress
-			if !strings.Contains(nodes.Suspended, "was removed") || !strings.Contains(nodes.Suspended, other) {
-				t.Errorf("it states %q, want that it was removed, and %s", nodes.Suspended, other)
+			if !strings.Contains(nodes.Suspended, "was removed") || !strings.Contains(nodes.Suspended, other) ||
+				nodes.QuorumLost {
+				t.Errorf("it states %+v, want that it was removed, and %s", nodes, other)
 			}
 			break
 		}

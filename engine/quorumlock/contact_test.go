@@ -344,6 +344,9 @@ func TestNodeWithAStuckDiskIsSuspended(t *testing.T) {
 		if since, stuck := at.engine.node.Stuck(); !stuck || since < 2*electionTicks*tickTime {
 			t.Errorf("stuck %v, since %s", stuck, since)
 		}
+		if why, outage, quorumLost := new(host).suspension(at.engine); why == "" || !outage || quorumLost {
+			t.Errorf("it states %q, outage %t, quorum lost %t", why, outage, quorumLost)
+		}
 		at.engine.node.StateOutage("no room")
 		_, err := at.engine.Attach(roundtrip.EndInOutage(t.Context()), session("bob"), nil)
 		if !errors.Is(err, lockkeeper.ErrUnavailable) || !strings.Contains(err.Error(), "no room") {

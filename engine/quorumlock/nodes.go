@@ -29,7 +29,8 @@ func (s *stated) change(change func(*lockkeeper.ClusterNodes)) {
 	next := s.nodes
 	change(&next)
 	same := next.ID == s.nodes.ID && next.Self == s.nodes.Self && next.Suspended == s.nodes.Suspended &&
-		next.Outage == s.nodes.Outage && slices.Equal(next.Addresses, s.nodes.Addresses)
+		next.Outage == s.nodes.Outage && next.QuorumLost == s.nodes.QuorumLost &&
+		slices.Equal(next.Addresses, s.nodes.Addresses)
 	if s.nodes = next; !same {
 		close(s.changed)
 		s.changed = make(chan struct{})
@@ -75,8 +76,10 @@ func (h *host) followSuspension(e *Engine) {
 	defer again.Stop()
 	for {
 		news := e.node.News()
-		why, outage := h.suspension(e)
-		h.stated.change(func(n *lockkeeper.ClusterNodes) { n.Suspended, n.Outage = why, outage })
+		why, outage, quorumLost := h.suspension(e)
+		h.stated.change(func(n *lockkeeper.ClusterNodes) {
+			n.Suspended, n.Outage, n.QuorumLost = why, outage, quorumLost
+		})
 		if !outage || e.node.Status().Failed != nil { // a failed node refuses calls anyway
 			why = ""
 		}
@@ -90,20 +93,21 @@ func (h *host) followSuspension(e *Engine) {
 	}
 }
 
-// suspension returns why the node can perform no calls, "" if it can, and whether that is an outage.
-func (h *host) suspension(e *Engine) (why string, outage bool) {
+// suspension returns why the node can perform no calls, "" if it can, whether that is an outage, and whether its
+// cause is that no leader is in contact with this node, which is a member.
+func (h *host) suspension(e *Engine) (why string, outage, quorumLost bool) {
 	s := e.node.Status()
 	since, suspended := e.node.Suspended()
 	switch {
 	case s.Failed != nil:
-		return s.Failed.Error(), true
+		return s.Failed.Error(), true, false
 	case !suspended:
-		return "", false
+		return "", false, false
 	}
 	if _, stuck := e.node.Stuck(); stuck {
-		return h.stuckDisk(), true
+		return h.stuckDisk(), true, false
 	}
-	return h.noLeader(e, &s), since >= outageTime
+	return h.noLeader(e, &s), since >= outageTime, !h.isRemoved(e.Settings().Known())
 }
 
 // stuckDisk says that the disk of this node takes no writes, and what to do.

@@ -55,10 +55,10 @@ func (n *clusterNode) state(s lockkeeper.ClusterNodes) {
 	n.changed = make(chan struct{})
 }
 
-// suspend makes the node perform no calls for that reason; "" makes it perform them again.
+// suspend makes the node perform no calls for want of a leader, and states why; "" makes it perform them again.
 func (n *clusterNode) suspend(why string) {
 	s, _ := n.Nodes()
-	s.Suspended = why
+	s.Suspended, s.QuorumLost = why, why != ""
 	n.state(s)
 }
 

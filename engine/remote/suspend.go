@@ -21,6 +21,7 @@ var _ lockkeeper.OutageReporter = (*Engine)(nil)
 // In both states the client goes to another server if there is one.
 type suspension struct {
 	why    string
+	reason lockkeeper.Reason // of holds that end because of it
 	outage bool
 }
 
@@ -35,7 +36,11 @@ func (c *conn) suspend(stated *lockkeeper.ClusterNodes) (outage bool) {
 		c.suspension.Store(nil)
 		return false
 	}
-	before := c.suspension.Swap(&suspension{why: stated.Suspended, outage: stated.Outage})
+	now := &suspension{why: stated.Suspended, reason: lockkeeper.Unreachable, outage: stated.Outage}
+	if stated.QuorumLost {
+		now.reason = lockkeeper.QuorumLost
+	}
+	before := c.suspension.Swap(now)
 	return stated.Outage && (before == nil || !before.outage)
 }
 
@@ -114,7 +119,7 @@ func (c *conn) unanswered(cause error) error {
 func (s *suspension) error(cause error) error {
 	return &lockkeeper.Error{
 		Err:    lockkeeper.ErrUnavailable,
-		Reason: lockkeeper.QuorumLost,
+		Reason: s.reason,
 		Cause:  &explained{s.why, cause},
 	}
 }

@@ -72,3 +72,24 @@ func TestHastyCallLeavesANodeThatIsCutOff(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A node that can perform no calls because of its own disk says nothing about the quorum of its cluster.
+func TestSuspensionForTheNodesOwnDisk(t *testing.T) {
+	e := memlock.New()
+	t.Cleanup(func() { e.Close() })
+	node := startCluster(t, e, "k3v9", 1, 0)[0]
+	s, _ := node.Nodes()
+	s.Suspended, s.Outage = "its disk is full", true
+	node.state(s)
+	defer node.suspend("") // the server waits for the call
+	client := dial(t, "lk://"+node.at())
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := client.Attach(ctx, lockkeeper.Session{ID: "s", TTL: time.Minute}, nil)
+	for _, err := range []error{err, lockkeeper.OutageOf(client)} {
+		if !errors.Is(err, lockkeeper.ErrUnavailable) || !errors.Is(err, lockkeeper.Unreachable) ||
+			errors.Is(err, lockkeeper.QuorumLost) {
+			t.Errorf("got %v, want it unreachable", err)
+		}
+	}
+}

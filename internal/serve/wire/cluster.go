@@ -25,7 +25,9 @@ func NewCluster(n *lockkeeper.ClusterNodes) *Cluster {
 	if n.ID == "" || len(n.ID) > MaxName {
 		return nil
 	}
-	m := &Cluster{Id: n.ID, Suspended: cutText(n.Suspended, maxSuspended), Outage: n.Outage}
+	m := &Cluster{
+		Id: n.ID, Suspended: cutText(n.Suspended, maxSuspended), Outage: n.Outage, QuorumLost: n.QuorumLost,
+	}
 	for _, address := range n.Addresses {
 		if checkAddress(address) == nil && len(m.Addresses) < MaxNodes && !slices.Contains(m.Addresses, address) {
 			m.Addresses = append(m.Addresses, address)
@@ -81,11 +83,12 @@ func (m *Cluster) Read() (n lockkeeper.ClusterNodes, err error) {
 		return n, fmt.Errorf("%w: %w", ErrFrame, err)
 	}
 	return lockkeeper.ClusterNodes{
-		ID:        m.Id,
-		Addresses: m.Addresses,
-		Self:      m.Self,
-		Suspended: m.Suspended,
-		Outage:    m.Outage,
+		ID:         m.Id,
+		Addresses:  m.Addresses,
+		Self:       m.Self,
+		Suspended:  m.Suspended,
+		Outage:     m.Outage,
+		QuorumLost: m.QuorumLost,
 	}, nil
 }
 

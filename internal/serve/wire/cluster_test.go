@@ -12,11 +12,12 @@ import (
 // What a node states arrives unchanged. What no client may use is left out before it is sent.
 func TestClusterIsSentWithinItsBounds(t *testing.T) {
 	stated := lockkeeper.ClusterNodes{
-		ID:        "k3v9",
-		Addresses: []string{"10.0.0.5:7420", "[::1]:7420", "locks.example.org:1"},
-		Self:      "[::1]:7420",
-		Suspended: "no leader",
-		Outage:    true,
+		ID:         "k3v9",
+		Addresses:  []string{"10.0.0.5:7420", "[::1]:7420", "locks.example.org:1"},
+		Self:       "[::1]:7420",
+		Suspended:  "no leader",
+		Outage:     true,
+		QuorumLost: true,
 	}
 	message, err := NewCluster(&stated).MarshalVT()
 	if err != nil {

@@ -804,11 +804,12 @@ func (x *Welcome) GetCluster() *Cluster {
 // Cluster states the nodes of the cluster that the server belongs to. All nodes keep the same claims.
 type Cluster struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`               // never changes; no other cluster has it
-	Addresses     []string               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"` // of all nodes, for clients: "HOST:PORT"
-	Self          string                 `protobuf:"bytes,3,opt,name=self,proto3" json:"self,omitempty"`           // the one of them that is this server's; "" if none is
-	Suspended     string                 `protobuf:"bytes,4,opt,name=suspended,proto3" json:"suspended,omitempty"` // why this server can perform no calls at present; "" if it can
-	Outage        bool                   `protobuf:"varint,5,opt,name=outage,proto3" json:"outage,omitempty"`      // suspended for longer than an election takes
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                    // never changes; no other cluster has it
+	Addresses     []string               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`                      // of all nodes, for clients: "HOST:PORT"
+	Self          string                 `protobuf:"bytes,3,opt,name=self,proto3" json:"self,omitempty"`                                // the one of them that is this server's; "" if none is
+	Suspended     string                 `protobuf:"bytes,4,opt,name=suspended,proto3" json:"suspended,omitempty"`                      // why this server can perform no calls at present; "" if it can
+	Outage        bool                   `protobuf:"varint,5,opt,name=outage,proto3" json:"outage,omitempty"`                           // suspended for longer than an election takes
+	QuorumLost    bool                   `protobuf:"varint,6,opt,name=quorum_lost,json=quorumLost,proto3" json:"quorum_lost,omitempty"` // suspended because no leader is in contact with this server
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -874,6 +875,13 @@ func (x *Cluster) GetSuspended() string {
 func (x *Cluster) GetOutage() bool {
 	if x != nil {
 		return x.Outage
+	}
+	return false
+}
+
+func (x *Cluster) GetQuorumLost() bool {
+	if x != nil {
+		return x.QuorumLost
 	}
 	return false
 }
@@ -3018,13 +3026,15 @@ const file_lockkeeper_proto_rawDesc = "" +
 	"\n" +
 	"guarantees\x18\x03 \x01(\v2\x1e.lockkeeper.wire.v1.GuaranteesR\n" +
 	"guarantees\x125\n" +
-	"\acluster\x18\x04 \x01(\v2\x1b.lockkeeper.wire.v1.ClusterR\acluster\"\x81\x01\n" +
+	"\acluster\x18\x04 \x01(\v2\x1b.lockkeeper.wire.v1.ClusterR\acluster\"\xa2\x01\n" +
 	"\aCluster\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x12\n" +
 	"\x04self\x18\x03 \x01(\tR\x04self\x12\x1c\n" +
 	"\tsuspended\x18\x04 \x01(\tR\tsuspended\x12\x16\n" +
-	"\x06outage\x18\x05 \x01(\bR\x06outage\"\x8d\x03\n" +
+	"\x06outage\x18\x05 \x01(\bR\x06outage\x12\x1f\n" +
+	"\vquorum_lost\x18\x06 \x01(\bR\n" +
+	"quorumLost\"\x8d\x03\n" +
 	"\n" +
 	"Guarantees\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +

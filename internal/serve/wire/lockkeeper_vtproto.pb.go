@@ -336,6 +336,16 @@ func (m *Cluster) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.QuorumLost {
+		i--
+		if m.QuorumLost {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x30
+	}
 	if m.Outage {
 		i--
 		if m.Outage {
@@ -2430,6 +2440,9 @@ func (m *Cluster) SizeVT() (n int) {
 	if m.Outage {
 		n += 2
 	}
+	if m.QuorumLost {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -4166,6 +4179,26 @@ func (m *Cluster) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Outage = bool(v != 0)
+		case 6:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field QuorumLost", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.QuorumLost = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
