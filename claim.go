@@ -54,6 +54,7 @@ type claim struct {
 	live        int    // handles that are not released
 	known       bool   // status is set
 	status      Status
+	knownAt     time.Duration          // when it was set; not of an engine that keeps all in memory
 	ends        deadlines.Ends[Reason] // apart from its session
 	result      *Error                 // of over: why; nil for an ordinary release
 	more        []*Hold
@@ -97,6 +98,9 @@ func (c *Client) applyStatus(cl *claim, s *Status, sent time.Duration) (ends boo
 			cl.status = *s
 		}
 		cl.known = true
+		if !c.prompt {
+			cl.knownAt = c.clock()
+		}
 	}
 	if cl.phase != over && s.State == Held {
 		ends = c.applyEnd(cl, s, sent, newer)
@@ -105,6 +109,28 @@ func (c *Client) applyStatus(cl *claim, s *Status, sent time.Duration) (ends boo
 		c.applyState(cl)
 	}
 	return ends
+}
+
+// applySetBack applies a status of a lease that was requested at sent, and that is older than one that the client
+// knew by then: the engine was set back since, such as a database that lost its last commits by a failover. What it
+// says now counts. A hold that it has no more, or only shared, is lost.
+func (c *Client) applySetBack(cl *claim, s *Status, sent time.Duration) {
+	weaker := false
+	for i, g := range s.Grants {
+		weaker = weaker || i < len(cl.status.Grants) && g.Mode == ModeShared && cl.status.Grants[i].Mode == ModeExclusive
+	}
+	cl.known = false
+	cl.ends.Recount()
+	c.applyStatus(cl, s, sent)
+	if weaker && cl.phase == granted && s.State == Held {
+		c.endClaim(cl, lost(cl, Expired, ""), true)
+	}
+}
+
+// isSetBack reports whether a status of a lease that was requested at sent is older than one that the client knew
+// by then.
+func (cl *claim) isSetBack(s *Status, sent time.Duration) bool {
+	return cl.known && s.Change < cl.status.Change && cl.knownAt > 0 && sent > cl.knownAt
 }
 
 // applyEnd sets the ends of a hold from a status. A hint of an end makes the client renew at once.
@@ -163,7 +189,8 @@ func (c *Client) applyState(cl *claim) {
 		cl.phase = inLine
 		c.watchDeadline()
 	case s.State == Waiting && cl.phase == granted:
-		// The part of the engine that took the session over finds no majority for the hold any more.
+		// The part of the engine that took the session over finds no majority for the hold any more, or
+		// the engine was set back.
 		c.endClaim(cl, lost(cl, Expired, ""), true)
 		return
 	}

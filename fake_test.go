@@ -323,6 +323,15 @@ func (f *fake) news(id uint64, quiet bool, change func(st *lockkeeper.Status)) l
 	return s
 }
 
+// setBack brings an earlier state of a claim back, which it returns. It sends no hint.
+func (f *fake) setBack(id uint64, change func(st *lockkeeper.Status)) lockkeeper.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.claims[id].Change -= 50
+	change(f.claims[id])
+	return f.statusLocked(id)
+}
+
 func (f *fake) grant(id uint64, quiet bool) {
 	f.news(id, quiet, func(*lockkeeper.Status) { f.grantLocked(id) })
 }

@@ -356,12 +356,13 @@ func (c *Client) applyLease(lease Lease, sent time.Duration) {
 	}
 	for i := range lease.Claims {
 		s := &lease.Claims[i]
-		if cl := c.find(s.Ref); cl != nil {
-			if c.applyStatus(cl, s, sent) {
-				c.ackRenewals = max(c.ackRenewals, 1)
-			}
-		} else {
+		switch cl := c.find(s.Ref); {
+		case cl == nil:
 			c.endUnknown(s)
+		case cl.isSetBack(s, sent):
+			c.applySetBack(cl, s, sent)
+		case c.applyStatus(cl, s, sent):
+			c.ackRenewals = max(c.ackRenewals, 1)
 		}
 	}
 	c.acked.Store(lease.Number)
