@@ -28,7 +28,7 @@ func (e *Engine) cleanUp() {
 	var at reading
 	var dead []string
 	err := e.reading(ctx, func(l link) error {
-		if err := l.send(ctx, e.dialect.clock(&at, false)); err != nil {
+		if err := l.send(ctx, e.dialect.clock(&at, 0)); err != nil {
 			return err
 		}
 		if err := l.send(ctx,

@@ -25,8 +25,8 @@ type shifted struct {
 }
 
 // clock implements dialect.
-func (d shifted) clock(to *reading, numbers bool) []statement {
-	all := d.dialect.clock(to, numbers)
+func (d shifted) clock(to *reading, blocks int) []statement {
+	all := d.dialect.clock(to, blocks)
 	for i, s := range all {
 		if s.each == nil {
 			continue

@@ -107,7 +107,7 @@ func send(t *testing.T, e *Engine, all ...statement) {
 func clearUp(t *testing.T, e *Engine, later time.Duration) {
 	t.Helper()
 	var at reading
-	send(t, e, e.dialect.clock(&at, false)...)
+	send(t, e, e.dialect.clock(&at, 0)...)
 	for _, s := range e.dialect.purge(at.now+later, at.now+later) {
 		send(t, e, s)
 	}

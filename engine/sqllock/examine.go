@@ -79,7 +79,7 @@ func (x *examination) row(text string, into ...any) statement {
 // now is the database's clock, in nanoseconds.
 func (x *examination) now() (int64, error) {
 	var at reading
-	err := x.ask(x.e.dialect.clock(&at, false)...)
+	err := x.ask(x.e.dialect.clock(&at, 0)...)
 	return int64(at.now), err
 }
 
@@ -166,7 +166,7 @@ func (x *examination) rights() lockkeeper.Finding {
 	var at reading
 	d := x.e.dialect
 	all := append(d.begin(patience{latchPatience, idleFirst}), d.latch([]latch{{path: "lk", exclusive: true}})...)
-	all = append(append(all, d.clock(&at, true)...), d.rollback())
+	all = append(append(all, d.clock(&at, 1)...), d.rollback())
 	for _, t := range []struct{ name, column, all string }{
 		{"sessions", "version", "*"}, {"claims", "change_no", "*"}, {"targets", "mode", "*"}, {"freezes", "until_ns", "*"},
 		{"hold_times", "at_ns", "*"}, {"wakeups", "sent_ns", "process, session, id, sent_ns"}, {"watchers", "until_ns", "*"},

@@ -132,7 +132,7 @@ func (s *scope) sees(q lockkeeper.Query) {
 func (tx *transaction) readOnly(ctx context.Context, back time.Duration) error {
 	d, v := tx.e.dialect, tx.view
 	keep := func(_ int, found *rows.Claim) { v.claims[found.Ref] = found }
-	all := append(d.snapshot(), d.clock(&v.reading, false)...)
+	all := append(d.snapshot(), d.clock(&v.reading, 0)...)
 	all = append(all, d.freezes(func(f table.FreezeRecord) { v.freezes = append(v.freezes, f) }))
 	if err := tx.send(ctx,
 		append(all, d.holdTimes(nil, func(p table.HoldTimeRecord) { v.holdTimes[p.Path] = p }))...); err != nil {

@@ -13,11 +13,12 @@ import (
 // local is what this process knows of its own sessions and claims. It is safe for concurrent use.
 type local struct {
 	mu       sync.Mutex
-	sessions attached.Sessions[map[lockkeeper.Ref]bool]  // each with its claims in local.claims
+	sessions attached.Sessions[map[lockkeeper.Ref]bool]  // each with its claims in local.claims; see nextTurn
 	claims   map[lockkeeper.Ref]*ownClaim                // not ended, as far as is known here
 	alarms   map[lockkeeper.Ref]*ownClaim                // claims with a time to check them
 	queues   map[lockkeeper.Path]map[lockkeeper.Ref]bool // waiting claims by path
 	waiting  int
+	suspects map[string]bool // sessions of which some rows are missing
 
 	// checkAfter is how long a claim waits until this process checks it: checkEvery, except in
 	// tests of wakeups.
@@ -52,6 +53,7 @@ func newLocal() *local {
 		claims:     make(map[lockkeeper.Ref]*ownClaim),
 		alarms:     make(map[lockkeeper.Ref]*ownClaim),
 		queues:     make(map[lockkeeper.Path]map[lockkeeper.Ref]bool),
+		suspects:   make(map[string]bool),
 	}
 }
 
@@ -130,6 +132,7 @@ func (l *local) detach(session string, epoch uint64) {
 		for ref := range a.Own { // order does not matter
 			l.forget(ref, l.claims[ref])
 		}
+		delete(l.suspects, session)
 	}
 }
 
@@ -251,7 +254,7 @@ func (l *local) note(st *lockkeeper.Status) {
 	if c == nil {
 		c = &ownClaim{}
 		l.claims[st.Ref] = c
-		l.sessions.Get(st.Ref.Session).Own[st.Ref] = true
+		l.sessions.Get(st.Ref.Session).Own[st.Ref] = false
 		c.targets = make([]lockkeeper.Target, len(st.Grants))
 		for i, g := range st.Grants {
 			c.targets[i] = g.Target
@@ -346,23 +349,55 @@ func minTime(a, b time.Time) time.Time {
 	return a
 }
 
-// sample returns at most mostSampled claims of each of the sessions, a random choice each time.
+// sample returns claims of the sessions: at most mostSampled of each, in turns; all of a session that has lost some,
+// at most mostSuspected.
 func (l *local) sample(sessions map[string]bool) (refs []lockkeeper.Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id := range sessions { // order does not matter: sorted below
+		most := mostSampled
+		if l.suspects[id] {
+			most = mostSuspected
+			delete(l.suspects, id)
+		}
 		if a := l.sessions.Get(id); a != nil {
-			n := 0
-			for ref := range a.Own { // in random order, so that each has its turn
-				if n++; n > mostSampled {
-					break
-				}
-				refs = append(refs, ref)
-			}
+			refs = append(refs, nextTurn(a.Own, most)...)
 		}
 	}
 	slices.SortFunc(refs, compareRefs)
 	return refs
+}
+
+// nextTurn returns at most that many claims of own, whose values say which ones were returned in this turn. When all
+// were, the next turn begins.
+func nextTurn(own map[lockkeeper.Ref]bool, most int) (refs []lockkeeper.Ref) {
+	for range 2 {
+		for ref, returned := range own { // any order: the others follow in this turn
+			if len(refs) < most && !returned {
+				refs, own[ref] = append(refs, ref), true
+			}
+		}
+		if len(refs) == min(most, len(own)) {
+			break
+		}
+		chosen := make(map[lockkeeper.Ref]bool, len(refs))
+		for _, ref := range refs {
+			chosen[ref] = true
+		}
+		for ref := range own { // order does not matter
+			own[ref] = chosen[ref]
+		}
+	}
+	return refs
+}
+
+// suspect lets the next renewal look for the rows of all claims of a session.
+func (l *local) suspect(session string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sessions.Get(session) != nil {
+		l.suspects[session] = true
+	}
 }
 
 // counts returns how many claims of this process wait, and how many there are.

@@ -190,11 +190,12 @@ func (m *memory) free(l *memoryLink, one latch) bool {
 // errOccupied: somebody else has a latch, or the row of a session.
 var errOccupied = errors.New("somebody else has the latch")
 
-func (m *memory) clock(to *reading, numbers bool) []statement {
+func (m *memory) clock(to *reading, blocks int) []statement {
 	return []statement{does("clock", func(*memoryLink) error {
-		if to.now = m.now; numbers {
-			m.numbers += numbersAtOnce
-			to.numbers, to.watched = m.numbers, m.watched
+		if to.now = m.now; blocks > 0 {
+			to.numbers, to.watched = m.numbers+numbersAtOnce, m.watched
+			m.numbers += uint64(blocks) * numbersAtOnce
+			to.last = m.numbers
 		}
 		return nil
 	})}

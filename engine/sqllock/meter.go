@@ -53,7 +53,7 @@ func (e *Engine) Overdue(ctx context.Context) (time.Duration, error) {
 	x := &examination{e, ctx}
 	var at reading
 	var first *int64
-	err := x.ask(append(e.dialect.clock(&at, false), x.row("SELECT min(deadline_ns) FROM {sessions} WHERE state = 'open'",
+	err := x.ask(append(e.dialect.clock(&at, 0), x.row("SELECT min(deadline_ns) FROM {sessions} WHERE state = 'open'",
 		&first))...)
 	if err != nil || first == nil {
 		return 0, err

@@ -297,12 +297,13 @@ func anys[T any](all []T) []any {
 
 // clock implements dialect. The time is the begin of the statement, which is after the latches, and
 // has no time zone.
-func (d mysqlDialect) clock(to *reading, numbers bool) []statement {
+func (d mysqlDialect) clock(to *reading, blocks int) []statement {
 	var all []statement
 	const micros = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 	then := "0, 0"
-	if numbers {
-		all = append(all, statement{text: d.sql("INSERT INTO {sequences} () VALUES ()")})
+	if blocks > 0 { // the rows of one statement get numbers that follow each other
+		rows := strings.Repeat(", ()", blocks-1)
+		all = append(all, statement{text: d.sql("INSERT INTO {sequences} () VALUES ()" + rows)})
 		then = d.sql("last_insert_id() * 1024, EXISTS (SELECT 1 FROM {watchers} f WHERE f.until_ns > " + micros + " * 1000)")
 	}
 	return append(all, statement{
@@ -311,6 +312,7 @@ func (d mysqlDialect) clock(to *reading, numbers bool) []statement {
 			var micros, n int64
 			err := scan(&micros, &n, &to.watched)
 			to.now, to.numbers = time.Duration(micros)*time.Microsecond, uint64(n)
+			to.last = to.numbers + uint64(max(blocks-1, 0))*numbersAtOnce
 			return err
 		},
 	})

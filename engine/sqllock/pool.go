@@ -113,6 +113,9 @@ func NoMigration() Option {
 // at once, and may keep one: a pool of fewer than four makes it slow. Closing the engine leaves the
 // pool open; the pool must not be closed before the engine.
 //
+// The driver of Postgres cancels a statement whose answer it gives up, also a commit that waits for a
+// synchronous replica, which then is visible without it. The connections of [Open] do not.
+//
 // Everything else is as with [Open].
 func New(ctx context.Context, db *sql.DB, options ...Option) (*Engine, error) {
 	c := choices{migrates: true}

@@ -128,10 +128,10 @@ func (d postgresDialect) outcomeOf(err error, committing bool) outcome {
 		return retryable // a wrong count, or a conflict that Postgres found
 	case dbErr.Code == "55P03":
 		return lockTimeout
-	case dbErr.Severity == "FATAL" && committing:
+	case dbErr.SeverityUnlocalized == "FATAL" && committing:
 		return unknownOutcome
 	case strings.HasPrefix(dbErr.Code, "57"), strings.HasPrefix(dbErr.Code, "08"), strings.HasPrefix(dbErr.Code, "53"),
-		dbErr.Severity == "FATAL",
+		dbErr.SeverityUnlocalized == "FATAL",
 		dbErr.Code == "25P03", dbErr.Code == "25006":
 		return unreachable
 	}
@@ -202,17 +202,24 @@ func (d postgresDialect) number(path lockkeeper.Path) int64 {
 }
 
 // clock implements dialect.
-func (d postgresDialect) clock(to *reading, numbers bool) []statement {
-	text := `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, false`
-	if numbers {
-		text = d.sql(`SELECT c.micros, nextval('{sequences}'), EXISTS (SELECT FROM {watchers} f
-			WHERE f.until_ns > c.micros * 1000)
-			FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS c (micros)`)
+func (d postgresDialect) clock(to *reading, blocks int) []statement {
+	const micros = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+	const watched = `EXISTS (SELECT FROM {watchers} f WHERE f.until_ns > c.micros * 1000)`
+	text, args := `SELECT `+micros+`, 0, 0, false`, []any(nil)
+	switch {
+	case blocks == 1:
+		text = d.sql(`SELECT c.micros, c.n, c.n, ` + watched + `
+			FROM (SELECT ` + micros + `, nextval('{sequences}')) AS c (micros, n)`)
+	case blocks > 1: // another transaction may draw between two of them
+		text = d.sql(`SELECT c.micros, drawn.first, drawn.last, ` + watched + ` FROM (SELECT ` + micros + `) AS c (micros),
+			(SELECT min(b.n), max(b.n) FROM (SELECT nextval('{sequences}') FROM generate_series(1, $1)) AS b (n))
+			AS drawn (first, last)`)
+		args = []any{blocks}
 	}
-	return []statement{{text: text, each: func(scan scanner) error {
-		var micros, n int64
-		err := scan(&micros, &n, &to.watched)
-		to.now, to.numbers = time.Duration(micros)*time.Microsecond, uint64(n)
+	return []statement{{text: text, args: args, each: func(scan scanner) error {
+		var micros, n, last int64
+		err := scan(&micros, &n, &last, &to.watched)
+		to.now, to.numbers, to.last = time.Duration(micros)*time.Microsecond, uint64(n), uint64(last)
 		return err
 	}}}
 }

@@ -90,7 +90,7 @@ func (tx *transaction) read(ctx context.Context) (wider bool, err error) {
 	}
 	all := d.begin(tx.patience)
 	all = append(all, d.latch(s.latches())...)
-	all = append(all, d.clock(&c.reading, true)...)
+	all = append(all, d.clock(&c.reading, tx.blocks)...)
 	if ids := slices.Sorted(maps.Keys(s.sessions)); len(ids) > 0 {
 		all = append(all, d.sessions(ids, false, c.keepSession))
 	}

@@ -34,7 +34,7 @@ func (tx *transaction) renewAll(ctx context.Context, jobs []*job) (committing bo
 	tx.known = tx.e.local.sample(tx.scope.sessions)
 	ids := slices.Sorted(maps.Keys(tx.scope.sessions))
 	all := append(d.begin(tx.patience), d.sessions(ids, true, c.keepSession))
-	if err := tx.send(ctx, append(all, d.clock(&c.reading, false)...)...); err != nil {
+	if err := tx.send(ctx, append(all, d.clock(&c.reading, 0)...)...); err != nil {
 		return false, err
 	}
 	tx.now = c.reading.now
@@ -158,5 +158,6 @@ const (
 	checkLate  = time.Millisecond
 	mostChecks = 64
 
-	mostSampled = 200 // claims of a session whose rows a renewal looks for
+	mostSampled   = 200    // claims of a session whose rows a renewal looks for
+	mostSuspected = 10_000 // the same, after a renewal that has found that some are missing
 )

@@ -1,7 +1,9 @@
 package sqllock
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,6 +66,43 @@ func TestDatabaseSetBack(t *testing.T) {
 		db.mustExec(t, pageBlock(t, "sql", raise))
 		if late := next.claim(exclusive(2, 0, "a"), lockkeeper.Held); late.Fence <= lost.Fence+1_000_000_000 {
 			t.Errorf("the fence is %d after the counter was raised, and was %d", late.Fence, lost.Fence)
+		}
+	})
+}
+
+// A waiter was granted, and the commit of that is lost: its client learns it from its next lease, though the claim is
+// still there.
+func TestLostGrantOfAWaiter(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		db := opened(t, url)
+		holder := join(t, openEngine(t, url), "holder", time.Minute)
+		holder.claim(exclusive(1, 0, "a"), lockkeeper.Held)
+		client := lockkeeper.New(openEngine(t, url), lockkeeper.SessionTTL(3*time.Second))
+		defer client.Close()
+		granted := make(chan *lockkeeper.Hold, 1)
+		go func() {
+			h, err := client.Lock(bounded(t), "a")
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- h
+		}()
+		waits := func(st lockkeeper.Status) bool { return st.State == lockkeeper.Waiting }
+		for !slices.ContainsFunc(listed(t, holder.Engine, lockkeeper.Query{}), waits) {
+			<-time.After(10 * time.Millisecond)
+		}
+		counter := copyRows(t, db)
+		holder.release(1)
+		h := <-granted
+		if h == nil {
+			return
+		}
+		setBack(t, db, counter)
+		raise := map[flavour]string{postgres: "SELECT setval", mysql: "INSERT INTO lockkeeper_sequences"}[db.flavour]
+		db.mustExec(t, pageBlock(t, "sql", raise))
+		<-h.Done()
+		if err := h.Err(); !errors.Is(err, lockkeeper.ErrLost) || !errors.Is(err, lockkeeper.Expired) {
+			t.Errorf("the hold ended with %v", err)
 		}
 	})
 }

@@ -55,9 +55,9 @@ type dialect interface {
 	commit() statement
 	rollback() statement
 	latch(all []latch) []statement
-	// clock reads the database's clock; with numbers it also draws numbers, and reads whether there
-	// are watchers.
-	clock(to *reading, numbers bool) []statement
+	// clock reads the database's clock; unless blocks is 0, it also draws that many blocks of numbers, and reads
+	// whether there are watchers.
+	clock(to *reading, blocks int) []statement
 
 	// drawn reads the latest number that a transaction has drawn.
 	drawn(to *uint64) statement
@@ -110,7 +110,8 @@ type patience struct {
 // reading is a reading of the database's clock and sequence.
 type reading struct {
 	now     time.Duration // since 1970
-	numbers uint64        // the 1,023 numbers above it belong to this transaction
+	numbers uint64        // the numbers above it belong to this transaction, up to the end of its last block
+	last    uint64        // the number at which its last block begins
 	watched bool          // there are watchers
 }
 

@@ -24,6 +24,9 @@ type transaction struct {
 	scope    *scope
 	regions  []region
 	patience patience
+	blocks   int // of numbers, that it draws
+	needed   int // blocks that the latest attempt needed
+	draws    int // attempts to draw more
 
 	view    *view
 	table   *table.Table
@@ -244,11 +247,24 @@ func (tx *transaction) verify() error {
 	if tx.scope.add(tx.elsewhere) {
 		return errWider
 	}
-	n, first := tx.table.Counters(), tx.view.reading.numbers
-	if n.Fences >= first+numbersAtOnce || n.Tickets >= first+numbersAtOnce || n.Epochs >= first+numbersAtOnce {
+	n, drawn := tx.table.Counters(), &tx.view.reading
+	end := drawn.numbers + numbersAtOnce
+	if drawn.last == drawn.numbers+uint64(tx.blocks-1)*numbersAtOnce { // else others have some between
+		end = drawn.last + numbersAtOnce
+	}
+	if most := max(n.Fences, n.Tickets, n.Epochs); most >= end {
+		tx.needed = int((most-drawn.numbers)/numbersAtOnce) + 1
 		return errNumbers
 	}
 	return tx.verifyPrefixes()
+}
+
+// drawMore lets the next attempt draw as many blocks of numbers as this one needed. It reports false if there were
+// enough attempts, or if these are too many.
+func (tx *transaction) drawMore() bool {
+	tx.blocks = tx.needed
+	tx.draws++
+	return tx.blocks <= mostBlocks && tx.draws <= mostDraws
 }
 
 // exclusiveAhead reports whether a claim of the prefix, up to last, waits for path exclusively, so

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -230,8 +231,31 @@ func postgresConnector(a address, plainly *atomic.Bool) (driver.Connector, error
 	// No ping for a connection that was idle for some seconds: that would cost a round trip, and a
 	// transaction that fails is repeated anyway.
 	ping := stdlib.OptionShouldPing(shouldPing)
-	return stdlib.GetConnector(*config, ping, stdlib.OptionBeforeConnect(unprepared), stdlib.OptionAfterConnect(noted)),
-		nil
+	config.DialFunc = onlyToConnect(config.DialFunc)
+	return connector{stdlib.GetConnector(*config, ping, stdlib.OptionBeforeConnect(unprepared),
+		stdlib.OptionAfterConnect(noted))}, nil
+}
+
+// A connector makes connections that cancel nothing. When the driver gives an answer up, it asks the server over
+// another connection to cancel the statement. A commit that waits for a synchronous replica would wait no more then,
+// and others would see what no replica has.
+type connector struct{ driver.Connector }
+
+// connecting is in the context of a call of Connect, and so in that of its dials.
+type connecting struct{}
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	return c.Connector.Connect(context.WithValue(ctx, connecting{}, true))
+}
+
+// onlyToConnect returns a dial that fails outside of Connect: for the requests to cancel.
+func onlyToConnect(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if ctx.Value(connecting{}) == nil {
+			return nil, errors.New("statements are not cancelled")
+		}
+		return dial(ctx, network, address)
+	}
 }
 
 // preparing marks connections on which statements are prepared.

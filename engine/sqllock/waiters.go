@@ -131,6 +131,7 @@ func (tx *transaction) reportRemoved(refs []lockkeeper.Ref) {
 		}
 		if change, targets := tx.e.local.present(ref); targets != nil {
 			tx.reportRevoked(ref, change, targets)
+			tx.e.local.suspect(ref.Session)
 		}
 	}
 }
@@ -205,7 +206,7 @@ func (e *Engine) receiveWakeups() {
 			v.claims[c.Ref], woken[c.Ref] = c, true
 			wakeups = append(wakeups, n)
 		}
-		all := append(e.dialect.clock(&v.reading, false), e.dialect.readWakeups(e.process, keep))
+		all := append(e.dialect.clock(&v.reading, 0), e.dialect.readWakeups(e.process, keep))
 		if err := tx.send(ctx, all...); err != nil {
 			return err
 		}

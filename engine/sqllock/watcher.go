@@ -153,7 +153,7 @@ func (e *Engine) readRows(ctx context.Context, refs []lockkeeper.Ref) (found []*
 	keep := func(_ int, c *rows.Claim) { found = append(found, c) }
 	err = e.reading(ctx, func(l link) error {
 		found = nil
-		return l.send(ctx, append(e.dialect.clock(&at, false), e.dialect.claims(&search{refs: refs}, keep)))
+		return l.send(ctx, append(e.dialect.clock(&at, 0), e.dialect.claims(&search{refs: refs}, keep)))
 	})
 	if err != nil {
 		return nil, 0, e.unavailableBecause(err, nil)
@@ -207,7 +207,7 @@ func (e *Engine) tryAnnounce(ctx context.Context, first bool) error {
 		if first {
 			all = append(all, d.latch([]latch{{"", true}})...)
 		}
-		if err := l.send(ctx, append(all, d.clock(&at, false)...)); err != nil {
+		if err := l.send(ctx, append(all, d.clock(&at, 0)...)); err != nil {
 			return err
 		}
 		return l.send(ctx, []statement{d.announceWatcher(e.process, at.now+watchLease), d.commit()})

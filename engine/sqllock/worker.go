@@ -130,7 +130,7 @@ func (e *Engine) afterCommit(tx *transaction, jobs []*job) {
 func (e *Engine) attempt(jobs []*job, p patience) (tx *transaction, f outcome, err error) {
 	ctx, cancel := context.WithTimeout(e.cutting, attemptBound)
 	defer cancel()
-	tx = &transaction{e: e, scope: newScope(e.bounds), patience: p}
+	tx = &transaction{e: e, scope: newScope(e.bounds), patience: p, blocks: 1}
 	for _, j := range jobs {
 		j.needs(tx.scope)
 	}
@@ -178,10 +178,13 @@ func (tx *transaction) run(ctx context.Context, jobs []*job) (committing bool, e
 		if errors.Is(err, errPartial) && (len(jobs) == 1 || tx.scope.limit < tx.scope.prefix) && tx.scope.readMore() {
 			err = nil
 		}
+		if errors.Is(err, errNumbers) && tx.drawMore() {
+			err = nil
+		}
 		if err != nil {
 			return false, err
 		}
-		if round >= mostRounds {
+		if round-tx.draws >= mostRounds {
 			tx.scope.all = true
 		}
 	}

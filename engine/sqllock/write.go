@@ -11,8 +11,13 @@ import (
 	"github.com/lockkeeper/lockkeeper/table"
 )
 
-// numbersAtOnce is how many numbers a transaction draws.
-const numbersAtOnce = 1024
+// A transaction draws one block of numbers, or as many as it turns out to need, such as for the end of a freeze for
+// which thousands wait. They have to follow each other.
+const (
+	numbersAtOnce = 1024 // in a block
+	mostBlocks    = 256
+	mostDraws     = 10 // tries to draw blocks that follow each other
+)
 
 // changes is what a transaction writes.
 type changes struct {
