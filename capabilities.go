@@ -98,6 +98,13 @@ type Starter interface {
 	StartEnd(ctx context.Context, k Key, e Ending, answer func(error)) bool
 }
 
+// A Suspender is an [Engine] for which others have to wait while it makes a call, such as one that writes to a file that
+// others write to, too. Suspend returns when it makes none, or after a second; then it begins none until resume is
+// called. A process that is about to stop itself, as for Ctrl-Z, calls it: others would wait until it is continued.
+type Suspender interface {
+	Suspend() (resume func())
+}
+
 // A RepeatReporter is an [Engine] that repeats transactions that its database could not complete.
 // It calls report before every repetition, with the reason in a few fixed words. report must
 // return quickly and may be called by several goroutines. ReportRepeats is called before the engine is

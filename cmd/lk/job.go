@@ -116,6 +116,9 @@ func (a *app) supervision(client *connection, hold *lockkeeper.Hold, j job) supe
 		Note:    a.noteText,
 		Session: client.sessionFile(hold.Ref().Session),
 	}
+	if e, ok := client.engine.(lockkeeper.Suspender); ok {
+		how.Suspend = e.Suspend
+	}
 	if !a.quiet {
 		how.Stderr = os.Stderr
 	}

@@ -29,6 +29,7 @@ type Engine struct {
 	queue   queue
 	closing chan struct{} // closed by Close
 	ran     chan struct{} // closed when the goroutine has ended
+	turn    chan struct{} // filled while a transaction runs, and while the engine is suspended
 	once    sync.Once
 	deaths  chan struct{} // filled when there is something in freed
 
@@ -88,6 +89,7 @@ func open(ctx context.Context, path string, o options, clock func() (time.Durati
 	e := &Engine{
 		queue:   queue{calls.New[*job]()},
 		closing: make(chan struct{}),
+		turn:    make(chan struct{}, 1),
 		ran:     make(chan struct{}),
 		files:   fileWatcher{polls: o.polls},
 		deaths:  make(chan struct{}, 1),

@@ -55,13 +55,31 @@ func (e *Engine) serve(reread bool) {
 		if !any && !reread && len(e.dead) == 0 {
 			break
 		}
-		if e.transact(writes || len(e.dead) > 0, reread) != nil && !any {
+		e.turn <- struct{}{} // see Suspend
+		err := e.transact(writes || len(e.dead) > 0, reread)
+		<-e.turn
+		if err != nil && !any {
 			break // no caller waits: the next event tries again
 		}
 		reread = false
 	}
 	e.files.watchLog(e.db.path+"-wal", e.watched() > 0 || e.waitsFileless()) // every commit writes to it
 	e.watchDeaths()
+}
+
+// suspendBound is how long Suspend waits for a transaction.
+const suspendBound = time.Second
+
+// Suspend implements lockkeeper.Suspender: a process that is stopped within a transaction keeps the file to itself.
+func (e *Engine) Suspend() (resume func()) {
+	late := time.NewTimer(suspendBound)
+	defer late.Stop()
+	select {
+	case e.turn <- struct{}{}:
+		return func() { <-e.turn }
+	case <-late.C: // it waits for somebody else's transaction
+		return func() {}
+	}
 }
 
 // watchLateFiles begins to watch the session files that are due, and reports whether there were any.

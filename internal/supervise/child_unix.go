@@ -273,7 +273,7 @@ func (c *child) groupRuns() bool { return c.group.runs() }
 // stopWithIt stops lk and its whole job when its child was stopped, so that the shell that started
 // the job prompts again. It reports whether the child should continue at once; otherwise the child
 // continues with lk. If the child only needs the terminal and lk has it, the child gets it.
-func (c *child) stopWithIt(by syscall.Signal) (goOn bool) {
+func (c *child) stopWithIt(by syscall.Signal, suspend func() (resume func())) (goOn bool) {
 	c.halted = true
 	switch {
 	case c.tty < 0:
@@ -285,6 +285,9 @@ func (c *child) stopWithIt(by syscall.Signal) (goOn bool) {
 		return by == unix.SIGTSTP // nobody could continue lk, so Ctrl-Z has no effect
 	}
 	c.takeBack()
+	if suspend != nil {
+		defer suspend()()
+	}
 	signal.Ignore(unix.SIGTSTP)          // lk itself stops by the STOP below
 	unix.Kill(0, unix.SIGTSTP)           // the rest of the job, as Ctrl-Z would have stopped it
 	unix.Kill(os.Getpid(), unix.SIGSTOP) // the next statement runs when lk is continued

@@ -43,6 +43,9 @@ type Options struct {
 	Stderr   *os.File          // of the guard; nil: the guard prints nothing
 	Session  *os.File          // the file of the session that the command inherits; may be nil
 	Farewell *Farewell         // nil: the guard does not leave the session
+
+	// Suspend is called before this process stops itself, and resume when it is continued; nil: nothing has to be done.
+	Suspend func() (resume func())
 }
 
 // Farewell has what a guard needs to leave the session of a killed lk.
@@ -142,7 +145,7 @@ func (s *Supervisor) wait(signals chan os.Signal) (code int, lost error) {
 			s.pass(sig)
 		case by := <-s.child.stopped:
 			s.sendEnd() // lk may stand still from here on
-			if s.child.stopWithIt(by) {
+			if s.child.stopWithIt(by, s.Suspend) {
 				s.goOn()
 			}
 			notifyStops(signals)

@@ -55,15 +55,15 @@ func bootTime() time.Duration      { return 0 }
 
 func startChild([]string, []string, ...*os.File) (*child, error) { return nil, errNoGroups }
 
-func (c *child) forward(os.Signal)         {}
-func (c *child) terminate()                {}
-func (c *child) interrupted(int) bool      { return false }
-func (c *child) signal(int) os.Signal      { return os.Interrupt }
-func (c *child) kill()                     {}
-func (c *child) groupRuns() bool           { return false }
-func (c *child) reap() int                 { return 0 }
-func (c *child) stopWithIt(os.Signal) bool { return false }
-func (c *child) goOn()                     {}
+func (c *child) forward(os.Signal)                        {}
+func (c *child) terminate()                               {}
+func (c *child) interrupted(int) bool                     { return false }
+func (c *child) signal(int) os.Signal                     { return os.Interrupt }
+func (c *child) kill()                                    {}
+func (c *child) groupRuns() bool                          { return false }
+func (c *child) reap() int                                { return 0 }
+func (c *child) stopWithIt(os.Signal, func() func()) bool { return false }
+func (c *child) goOn()                                    {}
 
 func newGuard(string, *os.File, *os.File, func(string)) *guard { return nil }
 
