@@ -110,7 +110,7 @@ generate: ## write the generated parts of docs/engines/README.md and docs/perfor
 schema: ## check internal/serve/wire/lockkeeper.proto and the code generated from it
 	cd internal/serve/wire && $(BUF) lint && $(BUF) generate && git diff --exit-code -- .
 
-ci: ## lint, schema, build, test, and as much of make long as fits into 18 minutes
+ci: ## lint, build, test, and as much of make long as fits into 18 minutes
 	@.ci/run
 
 clean: ## remove what "make build" and "make release-snapshot" made

@@ -98,9 +98,10 @@ type Starter interface {
 	StartEnd(ctx context.Context, k Key, e Ending, answer func(error)) bool
 }
 
-// A Suspender is an [Engine] for which others have to wait while it makes a call, such as one that writes to a file that
-// others write to, too. Suspend returns when it makes none, or after a second; then it begins none until resume is
-// called. A process that is about to stop itself, as for Ctrl-Z, calls it: others would wait until it is continued.
+// A Suspender is an [Engine] for which others have to wait while it makes a call, such as one that
+// writes to a file that others write to, too. Suspend returns when it makes none, or after a second;
+// then it begins none until resume is called. A process that is about to stop itself, as for Ctrl-Z,
+// calls it: others would wait until it is continued.
 type Suspender interface {
 	Suspend() (resume func())
 }

@@ -18,7 +18,7 @@ type local struct {
 	alarms   map[lockkeeper.Ref]*ownClaim                // claims with a time to check them
 	queues   map[lockkeeper.Path]map[lockkeeper.Ref]bool // waiting claims by path
 	waiting  int
-	suspects map[string]bool // sessions of which some rows are missing
+	suspects map[string]bool // sessions that miss rows
 
 	// checkAfter is how long a claim waits until this process checks it: checkEvery, except in
 	// tests of wakeups.
