@@ -74,7 +74,7 @@ type AlarmKind string
 func AlarmKinds() []AlarmKind {
 	return []AlarmKind{
 		AlarmDiskFull, AlarmDiskStuck, AlarmRemoved, AlarmNotReached, AlarmNoQuorum, AlarmNoReserve, AlarmNoCandidate,
-		AlarmCertificate, AlarmUnreadable,
+		AlarmCertificate, AlarmUnreadable, AlarmOpenNode,
 	}
 }
 
@@ -89,6 +89,7 @@ const (
 	AlarmNoCandidate AlarmKind = "no candidate"     // no node may vote instead of one that is lost
 	AlarmCertificate AlarmKind = "certificate ends" // that of the cluster's CA, within 60 days
 	AlarmUnreadable  AlarmKind = "unreadable"       // the node can't read who the members are
+	AlarmOpenNode    AlarmKind = "open node"        // its server authenticates nobody, unlike others or against the policy
 )
 
 // A NodeStatus is one node of a cluster. In JSON durations are seconds.

@@ -85,7 +85,7 @@ func (s *service) openNode(ctx context.Context, folder string, l net.Listener) (
 	}
 	c := o.node
 	c.Logger, c.Audit = s.log, s.clusterAudit
-	c.ClientAddress = s.clientAddress(l, c)
+	c.ClientAddress, c.Open = s.clientAddress(l, c), !o.knowsClients()
 	if o.joins && quorumlock.HasJoined(folder) {
 		s.checkJoined(folder)
 	} else if o.joins {

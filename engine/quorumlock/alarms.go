@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/join"
+	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/replica"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock/internal/voters"
 )
 
@@ -58,12 +59,36 @@ func (h *host) alarms(s *lockkeeper.ClusterStatus, v join.View, present int, unr
 		add(lockkeeper.AlarmNoCandidate, "", "all nodes have the rank off, so none may vote instead of one that is lost",
 			"give nodes a rank: lk cluster rank NODE 8")
 	}
+	addOpenNodes(v, add)
 	if left := time.Until(h.keys.AuthorityEnds()); left < warnedBefore {
 		add(lockkeeper.AlarmCertificate, "",
 			fmt.Sprintf("the certificate of the cluster's CA ends in %s", left.Round(time.Hour)),
 			"replace it, as docs/engines/cluster-certificates.md says")
 	}
 	return all
+}
+
+// addOpenNodes adds an alarm for each node whose server authenticates nobody, if others do, or if the cluster has a
+// policy.
+func addOpenNodes(v join.View, add func(kind lockkeeper.AlarmKind, node, text, remedy string)) {
+	nodes, err := join.Nodes(v)
+	if err != nil {
+		return // that is an alarm, too
+	}
+	ruled := len(v.Setting(replica.PolicyKey).Value) > 0
+	if !ruled && !slices.ContainsFunc(nodes, func(n join.Node) bool { return !n.Open }) {
+		return
+	}
+	for i := range nodes {
+		text := "node %q admits everybody who reaches it, and others authenticate their clients"
+		if ruled {
+			text = "node %q admits nobody: the cluster has a policy, and its server does not authenticate its clients"
+		}
+		if nodes[i].Open {
+			add(lockkeeper.AlarmOpenNode, nodes[i].Name, fmt.Sprintf(text, nodes[i].Name),
+				"start it with --tokens or --client-ca, as the others")
+		}
+	}
 }
 
 // isRemoved reports whether this node was removed from the cluster. Others refuse a removed node at once, so

@@ -29,6 +29,9 @@ type Config struct {
 	// as before.
 	ClientAddress string
 
+	// Open: the server of this node does not authenticate its clients. It is an alarm if others do.
+	Open bool
+
 	// Rank of a new node, for Found and Join; see Engine.SetRank. The zero value votes and leads first.
 	Rank Rank
 
@@ -85,7 +88,7 @@ func (c *Config) address() (netip.AddrPort, error) {
 
 // newNode returns the node that Found or Join makes.
 func (c *Config) newNode() (join.Node, error) {
-	n := join.Node{Name: c.Name, Rank: c.Rank, Clients: c.ClientAddress}
+	n := join.Node{Name: c.Name, Rank: c.Rank, Clients: c.ClientAddress, Open: c.Open}
 	var err error
 	if n.Address, err = c.address(); err != nil {
 		return n, err

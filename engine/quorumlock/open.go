@@ -325,7 +325,7 @@ func (h *host) connectMembers(v join.View, connected map[uint64]bool) {
 	h.stateMembers(members)
 }
 
-// correctAddresses states the addresses of this node, if the cluster knows it under others.
+// correctAddresses states the addresses of this node, and whether it is open, if the cluster knows something else.
 func (e *Engine) correctAddresses(ctx context.Context) error {
 	c, own := &e.host.config, e.host.store.Identity()
 	address, err := c.address()
@@ -339,6 +339,7 @@ func (e *Engine) correctAddresses(ctx context.Context) error {
 		if c.ClientAddress != "" {
 			n.Clients = c.ClientAddress
 		}
+		n.Open = c.Open
 		return nil
 	}
 	n, err := memberOf(e.Settings().Known(), own.Name)

@@ -67,6 +67,7 @@ type Node struct {
 	Address netip.AddrPort `json:"address"` // where other nodes reach it
 	Clients string         `json:"clients"` // where clients reach it, HOST:PORT; "" if they don't
 	Key     Digest         `json:"key"`     // of its public key
+	Open    bool           `json:"open"`    // its server does not authenticate its clients
 }
 
 // Voter returns what the choice of voters needs to know of the node.
