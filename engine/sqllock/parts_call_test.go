@@ -127,7 +127,7 @@ func (w *world) differAnswer(p *played, reply table.Reply, err error) string {
 	if p.command.Op == table.Renew { // a renewal tells no more than the TTL (see transaction.renew)
 		a.TTL = min(a.TTL, w.rows.tables.sessions[a.Key.Session].TTL)
 	}
-	b.Claims = slices.DeleteFunc(b.Claims, func(st lockkeeper.Status) bool { return w.forgot(st.Ref) })
+	b.Claims = slices.DeleteFunc(slices.Clone(b.Claims), func(st lockkeeper.Status) bool { return w.forgot(st.Ref) })
 	if p.command.Op == table.Attach {
 		w.home[a.Key.Session] = p.e
 	}
