@@ -162,7 +162,7 @@ func (p *Reservations) adapt(ctx context.Context, k lockkeeper.Key, st lockkeepe
 		return now, err
 	}
 	later, err := solo.Look(ctx, p.engine, st.Ref)
-	if err != nil || later.Change != st.Change {
+	if err != nil || later.State != st.State || later.Ticket != st.Ticket || later.Revision != st.Revision {
 		return st, cmp.Or(err, solo.ErrAgain) // such as granted meanwhile, so that it takes no other limit
 	}
 	return st, lockkeeper.Invalid("%s %s already, and was grabbed for another duration: "+

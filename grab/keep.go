@@ -86,7 +86,7 @@ func (k *Keepalive) Stop() {
 // has ended. It does not touch a later reservation of the name.
 func (k *Keepalive) Release(ctx context.Context) (int, error) {
 	k.Stop()
-	return k.reservations.release(ctx, k.name, k.Answer().Ticket)
+	return k.reservations.release(ctx, k.name, k.Answer().Ticket, anyState)
 }
 
 // Done is closed when the reservation has ended or may have ended, before another claim can be

@@ -58,15 +58,24 @@ func (p *Reservations) Release(ctx context.Context, n Name) (int, error) {
 	if err := n.Check(); err != nil {
 		return 0, n.wrap("release", err)
 	}
-	return p.release(ctx, n, 0)
+	return p.release(ctx, n, 0, anyState)
 }
 
+// releases says which claims release ends.
+type releases uint8
+
+const (
+	anyState    releases = iota
+	onlyWaiting          // not one that is held by now: another process of the name may know that
+)
+
 // release is Release, but only of the claim with that ticket; 0: of any claim.
-func (p *Reservations) release(ctx context.Context, n Name, ticket uint64) (int, error) {
+func (p *Reservations) release(ctx context.Context, n Name, ticket uint64, which releases) (int, error) {
 	released, s := 0, p.session(n)
 	err := s.Do(ctx, func(ctx context.Context) error {
 		st, err := s.Look(ctx)
-		if err != nil || st.State == 0 || ticket != 0 && st.Ticket != ticket {
+		if err != nil || st.State == 0 || ticket != 0 && st.Ticket != ticket ||
+			which == onlyWaiting && st.State == lockkeeper.Held {
 			return err
 		}
 		if err = s.Release(ctx, st, 0); err == nil && !solo.Gone(st) {

@@ -29,7 +29,7 @@ func (p *Reservations) Wait(ctx context.Context, r Request, bound time.Duration,
 	n, t := r.Name(), &attempt{}
 	a, err := p.attempt(ctx, r, bound, t)
 	if err != nil && ctx.Err() != nil {
-		_ = p.withdraw(ctx, n, t) // if that fails, the claim ends with its TTL
+		_ = p.withdraw(ctx, n, t, anyState) // if that fails, the claim ends with its TTL
 	}
 	if err != nil || a.State == lockkeeper.Held || bound <= 0 {
 		return a, err
@@ -38,7 +38,8 @@ func (p *Reservations) Wait(ctx context.Context, r Request, bound time.Duration,
 		a, err = p.wait(ctx, r, bound, start, a, notify)
 	}
 	if a.State == 0 && notRenewed(err) {
-		_ = p.withdraw(ctx, n, t) // if that fails, the claim ends with its TTL
+		// If it was granted meanwhile, another process of the name may have been told so.
+		_ = p.withdraw(ctx, n, t, onlyWaiting) // if that fails, the claim ends with its TTL
 	}
 	a.Lost = t.lost
 	if a.State == lockkeeper.Waiting {
@@ -135,7 +136,7 @@ func (p *Reservations) giveUp(ctx context.Context, r Request, t *attempt, a Answ
 	if a.Ticket != t.ticket {
 		return a, err // Wait did not make this claim
 	}
-	if p.withdraw(ctx, n, t) {
+	if p.withdraw(ctx, n, t, anyState) {
 		a.State, a.Reason, a.Left = lockkeeper.Ended, ended, 0
 	}
 	return a, err
@@ -143,11 +144,11 @@ func (p *Reservations) giveUp(ctx context.Context, r Request, t *attempt, a Answ
 
 // withdraw ends the claim that t made, and no claim that the name had before or that another
 // process made since. It reports whether the claim has certainly ended.
-func (p *Reservations) withdraw(ctx context.Context, n Name, t *attempt) bool {
+func (p *Reservations) withdraw(ctx context.Context, n Name, t *attempt, which releases) bool {
 	return solo.Cleanup(ctx, func(ctx context.Context) (err error) {
 		switch {
 		case t.ticket != 0:
-			_, err = p.release(ctx, n, t.ticket)
+			_, err = p.release(ctx, n, t.ticket, which)
 		case t.key != lockkeeper.Key{}:
 			// Under this key there can only be the claim that t sent. If that arrives later, it is
 			// refused. If another process has attached since, Leave has no effect.

@@ -110,6 +110,35 @@ func TestWaitThatCannotRenewGivesBack(t *testing.T) {
 	})
 }
 
+// TestWaitThatCannotRenewLeavesAHold: what a Wait counts as ended was granted meanwhile, and another process of the
+// name knows that: it is no longer this Wait's to end.
+func TestWaitThatCannotRenewLeavesAHold(t *testing.T) {
+	inMemory(t, func(w *world) {
+		w.ok("holder", "db")
+		r := w.request("me", "db")
+		r.TTL = 20 * time.Second
+		deadline := r.TTL - lockkeeper.Margin(r.TTL)
+		e := slowAttach{w.engines[0], func() bool { return w.clock() == 0 || w.clock() >= deadline }}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := grab.New(e).Wait(w.ctx(), r, time.Minute, nil)
+			ended <- err
+		}()
+		w.pass(time.Second)
+		w.wait(1, "me", "db")
+		w.pass(deadline - 2*time.Second)
+		w.released(1, "holder", "db")
+		held := w.ok("me", "db")
+		if err := <-ended; !errors.Is(err, lockkeeper.ErrUnavailable) {
+			w.Errorf("the wait that was cut off: %v", err)
+		}
+		a, err := w.process().Look(w.ctx(), w.name("me", "db"))
+		if err != nil || a.State != lockkeeper.Held || a.Fence != held.Fence {
+			w.Errorf("it is %s with fence %d (%v), want it held with fence %d", a.State, a.Fence, err, held.Fence)
+		}
+	})
+}
+
 // TestWaitInterruptedAtEachExchange interrupts a Wait at each exchange, before or after the request
 // arrived. Wait ends the claim that it made, and no claim that the name had before.
 func TestWaitInterruptedAtEachExchange(t *testing.T) {

@@ -77,7 +77,7 @@ func (e *Engine) Suspend() (resume func()) {
 	select {
 	case e.turn <- struct{}{}:
 		return func() { <-e.turn }
-	case <-late.C: // it waits for somebody else's transaction
+	case <-late.C: // mostly it waits for somebody else's transaction
 		return func() {}
 	}
 }

@@ -350,7 +350,7 @@ func minTime(a, b time.Time) time.Time {
 }
 
 // sample returns claims of the sessions: at most mostSampled of each, in turns; all of a session that has lost some,
-// at most mostSuspected.
+// at most mostSuspected. Who has looked for their rows calls sampled.
 func (l *local) sample(sessions map[string]bool) (refs []lockkeeper.Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -358,7 +358,6 @@ func (l *local) sample(sessions map[string]bool) (refs []lockkeeper.Ref) {
 		most := mostSampled
 		if l.suspects[id] {
 			most = mostSuspected
-			delete(l.suspects, id)
 		}
 		if a := l.sessions.Get(id); a != nil {
 			refs = append(refs, nextTurn(a.Own, most)...)
@@ -368,27 +367,49 @@ func (l *local) sample(sessions map[string]bool) (refs []lockkeeper.Ref) {
 	return refs
 }
 
-// nextTurn returns at most that many claims of own, whose values say which ones were returned in this turn. When all
-// were, the next turn begins.
+// nextTurn returns at most that many claims of own, whose values say which ones were sampled in this turn: first those
+// that were not.
 func nextTurn(own map[lockkeeper.Ref]bool, most int) (refs []lockkeeper.Ref) {
-	for range 2 {
-		for ref, returned := range own { // any order: the others follow in this turn
-			if len(refs) < most && !returned {
-				refs, own[ref] = append(refs, ref), true
+	for _, want := range []bool{false, true} {
+		for ref, sampled := range own { // any order: the others follow in this turn
+			if len(refs) < most && sampled == want {
+				refs = append(refs, ref)
 			}
-		}
-		if len(refs) == min(most, len(own)) {
-			break
-		}
-		chosen := make(map[lockkeeper.Ref]bool, len(refs))
-		for _, ref := range refs {
-			chosen[ref] = true
-		}
-		for ref := range own { // order does not matter
-			own[ref] = chosen[ref]
 		}
 	}
 	return refs
+}
+
+// sampled records that a renewal has looked for the rows of claims of these sessions. When all had their turn, the
+// next one begins.
+func (l *local) sampled(sessions map[string]bool, refs []lockkeeper.Ref) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, ref := range refs {
+		if a := l.sessions.Get(ref.Session); a != nil {
+			if _, own := a.Own[ref]; own {
+				a.Own[ref] = true
+			}
+		}
+	}
+	for id := range sessions { // order does not matter: each by itself
+		delete(l.suspects, id)
+		if a := l.sessions.Get(id); a != nil {
+			endTurn(a.Own)
+		}
+	}
+}
+
+// endTurn begins the next turn if all claims had theirs.
+func endTurn(own map[lockkeeper.Ref]bool) {
+	for _, sampled := range own {
+		if !sampled {
+			return
+		}
+	}
+	for ref := range own { // order does not matter
+		own[ref] = false
+	}
 }
 
 // suspect lets the next renewal look for the rows of all claims of a session.

@@ -90,8 +90,9 @@ func TestEachClaimHasItsTurn(t *testing.T) {
 					t.Errorf("of %d claims: %d, want %d", count, len(chosen), min(most, count))
 				}
 				for _, ref := range chosen {
-					seen[ref] = true
+					own[ref], seen[ref] = true, true
 				}
+				endTurn(own)
 			}
 			if len(seen) != count {
 				t.Errorf("round %d: %d of %d claims had a turn", round, len(seen), count)

@@ -59,6 +59,7 @@ func (tx *transaction) renewAll(ctx context.Context, jobs []*job) (committing bo
 	if tx.broken != nil {
 		return false, tx.broken
 	}
+	tx.after = append(tx.after, func() { tx.e.local.sampled(tx.scope.sessions, tx.known) })
 	tx.reportRemoved(removed)
 	return tx.write(ctx)
 }

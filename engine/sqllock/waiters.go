@@ -131,7 +131,7 @@ func (tx *transaction) reportRemoved(refs []lockkeeper.Ref) {
 		}
 		if change, targets := tx.e.local.present(ref); targets != nil {
 			tx.reportRevoked(ref, change, targets)
-			tx.e.local.suspect(ref.Session)
+			tx.after = append(tx.after, func() { tx.e.local.suspect(ref.Session) })
 		}
 	}
 }

@@ -243,7 +243,8 @@ func (s *Session) Release(ctx context.Context, st lockkeeper.Status, remember ti
 			err = ErrAgain
 		}
 		return err
-	case o.Ticket != st.Ticket, o.State == lockkeeper.Ended && st.State != lockkeeper.Ended:
+	case o.Ticket != st.Ticket, o.State == lockkeeper.Ended && st.State != lockkeeper.Ended,
+		o.State == lockkeeper.Held && st.State == lockkeeper.Waiting: // the caller decides about the hold
 		return ErrAgain
 	}
 	return end(o.Key)

@@ -288,9 +288,13 @@ func (c *child) stopWithIt(by syscall.Signal, suspend func() (resume func())) (g
 	if suspend != nil {
 		defer suspend()()
 	}
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, unix.SIGCONT)
+	defer signal.Stop(continued)
 	signal.Ignore(unix.SIGTSTP)          // lk itself stops by the STOP below
 	unix.Kill(0, unix.SIGTSTP)           // the rest of the job, as Ctrl-Z would have stopped it
-	unix.Kill(os.Getpid(), unix.SIGSTOP) // the next statement runs when lk is continued
+	unix.Kill(os.Getpid(), unix.SIGSTOP) // it may return before the process has stopped
+	<-continued
 	return false
 }
 
