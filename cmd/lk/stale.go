@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
+	"github.com/lockkeeper/lockkeeper/internal/listing"
 )
 
 // asOf prints the age of a stale list, if err reports one, and returns other errors.
@@ -28,9 +29,28 @@ func (a *app) hidden(client *connection) {
 	}
 }
 
-// lookAtAll lists all claims at once. While the engine can't make changes safe, it lists the
-// last safe state.
-func (a *app) lookAtAll(ctx context.Context, client *lockkeeper.Client) ([]lockkeeper.Status, error) {
+// lookAtAll lists all claims at once, for what is to be said of path. While the engine can't make changes
+// safe, it lists the last safe state. If nothing of the list is at path, above it or below it, lookAtAll
+// returns the error of a list of that path: to an identity that may not look there, it is not free.
+func (a *app) lookAtAll(ctx context.Context, client *lockkeeper.Client, path lockkeeper.Path) ([]lockkeeper.Status,
+	error) {
 	all, err := listAll(ctx, client, lockkeeper.Query{Stale: true})
-	return all, a.asOf(err)
+	if err = a.asOf(err); err == nil && len(listing.Overlapping(path, all)) == 0 {
+		err = deniedAt(ctx, client, path)
+	}
+	return all, err
+}
+
+// deniedAt returns the ErrDenied of an identity that may not learn what is at path: the engine answers so if
+// it has nothing to show there. It ignores other errors.
+func deniedAt(ctx context.Context, client *lockkeeper.Client, path lockkeeper.Path) error {
+	if path == "" {
+		return nil
+	}
+	for _, err := range client.List(ctx, lockkeeper.Query{Meets: path, Brief: true, Stale: true}) {
+		if err == nil || errors.Is(err, lockkeeper.ErrDenied) {
+			return err
+		}
+	}
+	return nil
 }

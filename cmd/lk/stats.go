@@ -40,7 +40,7 @@ In the bars, # is a hold and . is a waiting claim.`,
 			client, err := a.connectReadOnly(cmd.Context())
 			if err == nil && client != nil {
 				defer client.Close()
-				all, err = a.lookAtAll(cmd.Context(), client.Client)
+				all, err = a.lookAtAll(cmd.Context(), client.Client, path)
 			}
 			if err != nil {
 				return err

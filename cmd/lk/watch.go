@@ -87,8 +87,12 @@ func (a *app) watch(ctx context.Context, path lockkeeper.Path, asJSON bool) erro
 	}
 }
 
-// follow prints the claims and all their changes, until ctx ends or the list fails.
+// follow prints the claims and all their changes, until ctx ends or the list fails. It follows no path at which
+// the identity would never see a change.
 func (w *watcher) follow(ctx context.Context, client *lockkeeper.Client, path lockkeeper.Path) error {
+	if err := deniedAt(ctx, client, path); err != nil {
+		return err
+	}
 	for status, err := range client.List(ctx, lockkeeper.Query{Meets: path, Follow: true}) {
 		if ctx.Err() != nil {
 			return nil

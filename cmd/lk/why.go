@@ -48,7 +48,7 @@ whether PATH is free now; to take it if it is, use lk run --try.
 			client, err := a.connectReadOnly(cmd.Context())
 			if err == nil && client != nil {
 				defer client.Close()
-				all, err = a.lookAtAll(cmd.Context(), client.Client)
+				all, err = a.lookAtAll(cmd.Context(), client.Client, path)
 			}
 			if err != nil {
 				return err

@@ -140,6 +140,24 @@ func TestWithdrawnMeanwhile(t *testing.T) {
 	})
 }
 
+// TestPathIsDeniedAndNotFree: whatever an identity asks of a path at which it may do nothing, it is denied,
+// because an empty answer would say that the path is free.
+func TestPathIsDeniedAndNotFree(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		ci, web, _, _ := w.guard()
+		w.holds(`{"path":"web/db"}`, web)
+		for _, url := range []string{"/v1/claims", "/v1/why", "/v1/stats"} {
+			a := w.want(w.ask("GET", url+"?path=web/db", "", ci), 403, "denied")
+			if !strings.HasPrefix(a.Detail, "ci may not look web/db: ") {
+				t.Errorf("%s: %s", url, a.text)
+			}
+			w.want(w.ask("GET", url+"?path=web/db", "", web), 200, "")
+			w.want(w.ask("GET", url+"?path=ci/db", "", ci), 200, "")
+			w.want(w.ask("GET", url, "", ci), 200, "")
+		}
+	})
+}
+
 // TestStreamsShowWhatOneMaySee: a stream shows only claims that its identity may see.
 func TestStreamsShowWhatOneMaySee(t *testing.T) {
 	inMemory(t, 1, func(w *world) {

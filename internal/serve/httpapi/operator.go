@@ -129,18 +129,40 @@ func broad(handle func(*call) error) func(*call) error {
 	}
 }
 
-// all returns all claims and freezes of one moment.
-func (c *call) all() (all []lockkeeper.Status, s staleness, err error) {
+// all returns all claims and freezes of one moment, for an answer about path. If none of them is at path, above
+// it or below it, the error is that of a list of that path: to an identity that may not look there, it is not free.
+func (c *call) all(path lockkeeper.Path) (all []lockkeeper.Status, s staleness, err error) {
 	ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 	defer cancel()
 	for st, failed := range c.engine().List(ctx, lockkeeper.Query{Stale: true}) {
 		if failed != nil {
-			s, err = staleBy(failed)
-			return all, s, err
+			if s, err = staleBy(failed); err != nil {
+				return nil, s, err
+			}
+			break
 		}
 		all = append(all, st)
 	}
-	return all, s, nil
+	if len(listing.Overlapping(path, all)) == 0 {
+		err = c.deniedAt(path)
+	}
+	return all, s, err
+}
+
+// deniedAt returns the ErrDenied of an identity that may not learn what is at path: the engine answers so if it
+// has nothing to show there. It ignores other errors.
+func (c *call) deniedAt(path lockkeeper.Path) error {
+	if path == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
+	defer cancel()
+	for _, err := range c.engine().List(ctx, lockkeeper.Query{Meets: path, Brief: true, Stale: true}) {
+		if err == nil || errors.Is(err, lockkeeper.ErrDenied) {
+			return err
+		}
+	}
+	return nil
 }
 
 // why is GET /v1/why: the claims that explain why a path is not free.
@@ -151,7 +173,7 @@ func (c *call) why() error {
 	if err := m.err(); err != nil {
 		return err
 	}
-	all, stale, err := c.all()
+	all, stale, err := c.all(q.Meets)
 	if err != nil {
 		return err
 	}
@@ -168,7 +190,7 @@ func (c *call) stats() error {
 	if err := m.err(); err != nil {
 		return err
 	}
-	all, stale, err := c.all()
+	all, stale, err := c.all(q.Meets)
 	if err != nil {
 		return err
 	}
