@@ -155,6 +155,22 @@ func TestPathIsDeniedAndNotFree(t *testing.T) {
 			w.want(w.ask("GET", url+"?path=ci/db", "", ci), 200, "")
 			w.want(w.ask("GET", url, "", ci), 200, "")
 		}
+		// A stream is refused before it begins, also to a client that resumes.
+		mine := w.listen(w.Context(), "/v1/events?path=ci/db", ci)
+		w.pass(time.Second)
+		text, last := heard(t, mine)
+		if text != "ready" {
+			t.Errorf("ci hears of its own path %s", text)
+		}
+		for _, resume := range []string{"X-Nothing: 1", "Last-Event-ID: " + last} {
+			a := w.want(w.ask("GET", "/v1/events?path=web/db", "", ci, resume), 403, "denied")
+			if a.header.Get("Content-Type") != "application/problem+json" {
+				t.Errorf("%v: %s", a.header, a.text)
+			}
+		}
+		if a := w.ask("HEAD", "/v1/events?path=web/db", "", ci); a.status != 403 {
+			t.Errorf("HEAD: %d", a.status)
+		}
 	})
 }
 

@@ -62,6 +62,11 @@ func (c *call) events() error {
 	if err := m.err(); err != nil {
 		return err
 	}
+	if q.Session == "" { // a list of a session is never denied
+		if err := c.deniedAt(q.Meets); err != nil {
+			return err
+		}
+	}
 	q.Brief = true // like the feed; clients request evidence separately
 	if c.r.Method == http.MethodHead {
 		c.w.Header().Set("Content-Type", "text/event-stream")
