@@ -125,7 +125,8 @@ var (
 )
 
 // runDocument runs the sessions of one document. Before that it writes the scripts that the document
-// names: a block that begins with "```sh NAME", or another language, is the file NAME.
+// names: a block that begins with "```sh NAME", or another language, is the file NAME, as an editor saves it: a
+// script that is to be started needs a chmod.
 func runDocument(t *testing.T, d *document) {
 	t.Helper()
 	text, err := os.ReadFile("../../" + d.name)
@@ -145,7 +146,7 @@ func runDocument(t *testing.T, d *document) {
 	slices.Reverse(backwards)
 	d.typed, d.shown = strings.NewReplacer(d.instead...), strings.NewReplacer(backwards...)
 	for _, script := range scriptBlocks.FindAllStringSubmatch(string(text), -1) {
-		if err := os.WriteFile(filepath.Join(d.dir, script[1]), []byte(d.typed.Replace(script[2])), 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(d.dir, script[1]), []byte(d.typed.Replace(script[2])), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
