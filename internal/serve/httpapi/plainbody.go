@@ -56,9 +56,11 @@ func (q *claimRequest) readField(p *plainText, key []byte, seen *seenKeys) bool 
 		name, ok := p.text()
 		return !seen.twice(4) && ok && q.Mode.UnmarshalText(name) == nil
 	case "units":
-		return !seen.twice(5) && p.whole(&q.Units)
+		q.Units = new(int)
+		return !seen.twice(5) && p.whole(q.Units)
 	case "limit":
-		return !seen.twice(6) && p.whole(&q.Limit)
+		q.Limit = new(int)
+		return !seen.twice(6) && p.whole(q.Limit)
 	case "priority":
 		return !seen.twice(7) && p.whole(&q.Priority)
 	case "ttl":

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -31,28 +30,37 @@ type claimRequest struct {
 type targetRequest struct {
 	Path  string          `json:"path"`
 	Mode  lockkeeper.Mode `json:"mode"`  // default: permits if there is a limit, else exclusive
-	Units int             `json:"units"` // default: 1
-	Limit int             `json:"limit"`
+	Units *int            `json:"units"` // default: 1
+	Limit *int            `json:"limit"`
 }
 
-// target returns the target that t describes.
+// target returns the target that t describes. A limit or units of 0 are there: they are out of range, or in a mode that
+// has none.
 func (t *targetRequest) target(m *mistakes) lockkeeper.Target {
 	path, err := lockkeeper.ParsePath(t.Path)
 	if t.Path != "" || !m.in("path", "targets") {
 		m.add(err)
 	}
-	mode := t.Mode
+	as := lockkeeper.Target{Path: path, Mode: t.Mode}
 	switch {
-	case mode == 0 && t.Limit != 0:
-		mode = lockkeeper.ModePermits
-	case mode == 0:
-		mode = lockkeeper.ModeExclusive
+	case as.Mode == 0 && t.Limit != nil:
+		as.Mode = lockkeeper.ModePermits
+	case as.Mode == 0:
+		as.Mode = lockkeeper.ModeExclusive
 	}
-	units := t.Units
-	if mode == lockkeeper.ModePermits {
-		units = cmp.Or(units, 1)
+	if as.Mode != lockkeeper.ModePermits {
+		if path != "" && (t.Units != nil || t.Limit != nil) && !m.in("mode", "limit", "targets") {
+			m.addf("%s: units and limit go with permits only, not with %s", path, as.Mode)
+		}
+		return as
 	}
-	return lockkeeper.Target{Path: path, Mode: mode, Units: units, Limit: t.Limit}
+	if as.Units = 1; t.Units != nil {
+		as.Units = *t.Units
+	}
+	if t.Limit != nil {
+		as.Limit = *t.Limit
+	}
+	return as
 }
 
 // targets returns the targets of the request; they are incomplete if some are wrong.
