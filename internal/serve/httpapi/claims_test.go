@@ -284,6 +284,40 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
+// TestReleaseIsForgotten: a release ends the session of the claim, so a repeat finds no claim, also if the first one
+// has told how the claim had ended. A claim with an Idempotency-Key is remembered for its TTL.
+func TestReleaseIsForgotten(t *testing.T) {
+	inMemory(t, 1, func(w *world) {
+		at := w.holds(`{"path":"db"}`).header.Get("Location")
+		w.want(w.ask("DELETE", at, ""), 204, "")
+		w.want(w.ask("DELETE", at, ""), 404, "unknown-claim")
+
+		at = w.holds(`{"path":"db"}`).header.Get("Location")
+		w.want(w.ask("POST", at+"/revoke", `{"force":true}`), 200, "")
+		for _, ask := range []func() answer{
+			func() answer { return w.ask("POST", at+"/renew", "") },
+			func() answer { return w.ask("POST", at+"/renew", "") },
+			func() answer { return w.ask("DELETE", at, "") },
+		} {
+			if a := w.want(ask(), 410, "lost"); !strings.Contains(a.text, `"reason":"revoked"`) {
+				t.Errorf("after a revoke: %s", a.text)
+			}
+		}
+		w.want(w.ask("POST", at+"/renew", ""), 404, "unknown-claim")
+		w.want(w.ask("DELETE", at, ""), 404, "unknown-claim")
+
+		at = w.holds(`{"path":"db"}`, "Idempotency-Key: k").header.Get("Location")
+		w.want(w.ask("DELETE", at, ""), 204, "")
+		for range 2 {
+			if a := w.want(w.ask("DELETE", at, ""), 410, "lost"); !strings.Contains(a.text, `"reason":"released"`) {
+				t.Errorf("with a key: %s", a.text)
+			}
+		}
+		w.pass(31 * time.Second)
+		w.want(w.ask("DELETE", at, ""), 404, "unknown-claim")
+	})
+}
+
 // TestAmend: priority, limit and mode.
 func TestAmend(t *testing.T) {
 	inMemory(t, 2, func(w *world) {
