@@ -102,6 +102,11 @@ func nameRemedy(err error) string {
 	return ""
 }
 
+// isUnnamed reports whether a server has refused an identity because no rule names it.
+func isUnnamed(err error) bool {
+	return errors.Is(err, lockkeeper.ErrDenied) && strings.Contains(err.Error(), "no rule allows it anything")
+}
+
 // serverRemedy returns the remedy for a server that can't be used.
 func serverRemedy(err error) string {
 	text := err.Error()
@@ -117,8 +122,9 @@ func serverRemedy(err error) string {
 		return "write lk:// in place of lks://, if you trust the network between"
 	case !errors.Is(err, lockkeeper.ErrDenied):
 		return "see that it runs (lk serve starts a server) and can be reached from here, or name another engine"
-	case strings.Contains(text, "no rule allows it anything"):
-		return "ask the operator of that server to name this identity in a rule of its configuration: who, may and paths"
+	case isUnnamed(err):
+		return "ask the operator of that server to name this identity in a rule of its configuration, or of the policy of " +
+			"its cluster: who, may and paths"
 	case strings.Contains(text, "shown the token"), strings.Contains(text, "the credentials of"):
 		return "get a valid token from the operator of that server (lk token new NAME makes one, lk token ls lists " +
 			"them), and " +

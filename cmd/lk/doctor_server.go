@@ -76,10 +76,30 @@ func (d *doctor) server(ctx context.Context, client *connection) {
 		d.fine("identity", "none: everybody who reaches this server may do everything")
 	} else {
 		d.fine("identity", "%s, to the server", about.Identity)
+		d.rights(ctx, client)
 	}
 	if theirs, own, err := e.Expiry(ctx); err == nil {
 		d.certificate("the server's certificate", theirs, "renew it, as with lk ca: the server takes it up by itself")
 		d.certificate("own certificate", own, "have a new one made, and put it in the place of the old")
+	}
+}
+
+// nowhere is a path that nobody uses.
+const nowhere lockkeeper.Path = "lk-doctor/nowhere"
+
+// rights checks that a rule names the identity. Where the engine decides, as by the policy of a cluster, the server
+// lets in also those to whom no rule allows anything: a list of everything is empty for them, and one of a path
+// is denied with that reason.
+func (d *doctor) rights(ctx context.Context, client *connection) {
+	const check = "rights"
+	_, err := listAll(ctx, client.Client, lockkeeper.Query{Meets: nowhere, Brief: true, Stale: true})
+	switch {
+	case isUnnamed(err):
+		d.wrong(lockkeeper.Broken, check, words(err), serverRemedy(err))
+	case client.Guarantees().Partial:
+		d.fine(check, "a rule names this identity; it may not look everywhere")
+	default:
+		d.fine(check, "this identity may look everywhere")
 	}
 }
 

@@ -75,6 +75,13 @@ func TestGateBeforeAnEngineThatDecides(t *testing.T) {
 		lockkeeper.ErrInvalid) {
 		t.Errorf("a session of another identity: %v", err)
 	}
+	var listed error
+	for _, err := range ci.List(t.Context(), lockkeeper.Query{Meets: "free"}) {
+		listed = err
+	}
+	if !errors.Is(listed, lockkeeper.ErrDenied) || !strings.Contains(listed.Error(), "no rule allows it anything") {
+		t.Errorf("a list of a path: %v", listed)
+	}
 	if err := pass.May(access.Drain, ""); !errors.Is(err, lockkeeper.ErrDenied) {
 		t.Errorf("a drain of this server: %v", err)
 	}

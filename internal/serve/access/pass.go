@@ -237,6 +237,9 @@ func (r *rights) may(name string, v Verb, at lockkeeper.Path) error {
 // describe says where the rules allow v.
 func (r *rights) describe(v Verb) string {
 	at, ok := r.at[v]
+	if len(r.at) == 0 {
+		return "no rule allows it anything"
+	}
 	if !ok {
 		return fmt.Sprintf("no rule allows it to %s anything", v)
 	}
