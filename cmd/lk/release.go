@@ -117,7 +117,9 @@ func (a *app) nothingReleased(ctx context.Context, c *connection, o *reservation
 				"among them; to release it: lk release %s --as %s", o.as, path, strings.Join(paths, " "), o.as)}
 		}
 	}
-	a.note("%s has nothing at %s, so there is nothing to release", o.as, o.what())
+	if !a.quiet {
+		a.note("%s has nothing at %s, so there is nothing to release%s", o.as, o.what(), reservedBy(ctx, c, o.as))
+	}
 	return nil
 }
 

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
+	"errors"
+
 	"github.com/spf13/cobra"
 
+	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/grab"
 )
 
@@ -36,7 +40,7 @@ Exit codes:
 			defer c.Close()
 			answer, err := reservations.Renew(cmd.Context(), o.name(), o.terms())
 			if err != nil {
-				return err
+				return withReserved(cmd.Context(), c, o.as, err)
 			}
 			return a.answer(&o, answer)
 		}),
@@ -45,4 +49,16 @@ Exit codes:
 	o.addTTL(cmd, &a.bad)
 	o.addAnswer(cmd, &a.bad)
 	return cmd
+}
+
+// withReserved adds to the error of a renewal what the name has elsewhere, if it has nothing here and no reason is
+// known.
+func withReserved(ctx context.Context, c *connection, as string, err error) error {
+	var e *lockkeeper.Error
+	if !errors.As(err, &e) || e.Err != lockkeeper.ErrLost || e.Reason != lockkeeper.NoReason {
+		return err
+	}
+	more := *e
+	more.Detail += reservedBy(ctx, c, as)
+	return &more
 }
