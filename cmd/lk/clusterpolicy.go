@@ -159,7 +159,7 @@ func (a *app) policySet(ctx context.Context, o *clusterOptions, file string) err
 
 // readPolicy reads rules and quotas as the configuration of lk serve has them, and nothing else.
 func readPolicy(file string) (*access.Policy, error) {
-	c, err := readConfig(file)
+	c, err := readKeys(file, "use lk cluster policy remove (a policy without rules would deny everybody everything)")
 	if err != nil {
 		return nil, err
 	}

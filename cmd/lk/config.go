@@ -40,6 +40,11 @@ type configFile struct {
 // readConfig reads a configuration file. It refuses unknown keys below the first level; the caller
 // checks those of the first.
 func readConfig(path string) (*configFile, error) {
+	return readKeys(path, "leave the key out (without rules every authenticated client may do everything)")
+}
+
+// readKeys reads a file as readConfig does; noRules says what to do instead of an empty list of rules.
+func readKeys(path, noRules string) (*configFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -60,7 +65,7 @@ func readConfig(path string) (*configFile, error) {
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: there is a second document after ---: write one", path)
 	}
-	return (&configTree{path: path}).read(&document)
+	return (&configTree{path: path, noRules: noRules}).read(&document)
 }
 
 // typeName matches the Go type in an error of the YAML decoder, which means nothing to users.

@@ -15,8 +15,9 @@ import (
 // configTree reads the document of a configuration file node by node: the errors of the YAML
 // decoder name Go types and do not say what would be valid.
 type configTree struct {
-	path  string
-	wrong []error // each with its line
+	path    string
+	noRules string  // what to do to have no rules
+	wrong   []error // each with its line
 }
 
 func (t *configTree) addf(n *yaml.Node, format string, args ...any) {
@@ -110,8 +111,11 @@ func (t *configTree) list(key, n *yaml.Node, what string, shapes map[string]shap
 	})
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" || n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
 		// An empty list may be meant as "nobody may do anything", and must not mean the opposite.
-		t.addf(key, "%s is empty: name one at least, or leave the key out (without rules every authenticated client may do "+
-			"everything)", key.Value)
+		instead := "leave the key out"
+		if key.Value == "rules" {
+			instead = t.noRules
+		}
+		t.addf(key, "%s is empty: name one at least, or %s", key.Value, instead)
 		return
 	}
 	if n.Kind != yaml.SequenceNode {
