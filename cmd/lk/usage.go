@@ -65,13 +65,16 @@ func (p *problems) err() error {
 
 // flagError handles a flag that pflag can't parse. pflag stops there, so flagError records the
 // problem, parses the other arguments again, and lets the verb check them: one run of lk reports
-// all problems.
+// all problems. Flags after an unknown verb are no problems of their own, because nobody knows the flags of that verb.
 func (a *app) flagError(cmd *cobra.Command, err error) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return err
 	}
 	_, rest, _ := cmd.Root().Find(a.args)
 	for err != nil {
+		if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
+			break
+		}
 		a.bad.addf("%s", flagMistake(cmd, err, rest))
 		i := culprit(rest, err)
 		if i < 0 {
