@@ -70,6 +70,9 @@ func (c *call) makeClaim() error {
 // know of; a client with a key can ask for its claim again.
 func (c *call) obtain(t *claimSession, want lockkeeper.Want, p *poll) error {
 	now, err := t.claim(c.r.Context(), want)
+	if t.keyed() {
+		err = withKeyHint(err)
+	}
 	if solo.Refused(err) && t.keyed() {
 		t.LeaveUnclaimed(c.r.Context(), t.ttl, now.Key.Epoch)
 	}

@@ -170,7 +170,10 @@ func TestIdempotency(t *testing.T) {
 				t.Errorf("%s: repeated: %d %s (%v), want the claim that there is", host, a.status, a.text, err)
 			}
 		}
-		w.want(w.ask("POST", "/v1/claims", `{"path":"other"}`, key), 400, "invalid")
+		other := w.want(w.ask("POST", "/v1/claims", `{"path":"other"}`, key), 400, "invalid")
+		if !strings.HasSuffix(other.Detail, " was made for another request: use another Idempotency-Key") {
+			t.Errorf("another request: %s", other.text)
+		}
 		w.want(w.ask("DELETE", first.header.Get("Location"), ""), 204, "")
 		w.pass(29 * time.Second)
 		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`, key), 410, "lost")

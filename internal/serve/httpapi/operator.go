@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -279,6 +280,13 @@ func (c *call) freezable(m *mistakes, all bool) lockkeeper.Path {
 		return ""
 	case all:
 		return lockkeeper.Root
+	case strings.Trim(named, "/") == "" && c.r.Method == http.MethodDelete:
+		m.addf("no path: DELETE /v1/freezes/PATH thaws a path, and DELETE /v1/freezes?all=true ends the freeze of " +
+			"everything that a PUT with {\"all\":true} has made")
+		return ""
+	case strings.Trim(named, "/") == "":
+		m.addf("no path: PUT /v1/freezes/PATH freezes a path, and {\"all\":true} at /v1/freezes everything")
+		return ""
 	}
 	return c.path(m)
 }

@@ -155,7 +155,10 @@ func TestFreeze(t *testing.T) {
 func TestFreezeOfEverythingNeedsAll(t *testing.T) {
 	inMemory(t, 1, func(w *world) {
 		for _, url := range []string{"/v1/freezes", "/v1/freezes/", "/v1/freezes//", "/v1/freezes/%2F"} {
-			w.want(w.ask("PUT", url, `{"for":"1h"}`), 400, "invalid")
+			a := w.want(w.ask("PUT", url, `{"for":"1h"}`), 400, "invalid")
+			if a.Detail != `no path: PUT /v1/freezes/PATH freezes a path, and {"all":true} at /v1/freezes everything` {
+				t.Errorf("%s: %s", url, a.text)
+			}
 		}
 		w.want(w.ask("PUT", "/v1/freezes/db", `{"all":true,"for":"1h"}`), 400, "invalid")
 		a := w.want(w.ask("PUT", "/v1/freezes", `{"all":true,"for":"1h","as":"ops"}`), 200, "")
@@ -163,7 +166,9 @@ func TestFreezeOfEverythingNeedsAll(t *testing.T) {
 			t.Errorf("frozen: %s", a.text)
 		}
 		w.want(w.ask("POST", "/v1/claims", `{"path":"db"}`), 409, "not-acquired")
-		w.want(w.ask("DELETE", "/v1/freezes", ""), 400, "invalid")
+		if a := w.want(w.ask("DELETE", "/v1/freezes", ""), 400, "invalid"); !strings.Contains(a.Detail, "?all=true") {
+			t.Errorf("DELETE: %s", a.text)
+		}
 		w.want(w.ask("DELETE", "/v1/freezes?all=yes", ""), 400, "invalid")
 		w.want(w.ask("DELETE", "/v1/freezes?all=true", ""), 204, "")
 		w.want(w.ask("DELETE", "/v1/freezes?all=true", ""), 404, "not-frozen")

@@ -34,6 +34,22 @@ func isPermanentQuota(err error) bool {
 		})
 }
 
+// withKeyHint returns the refusal of a request whose Idempotency-Key has the claim of another request. Ids and
+// revisions, which the engine names, are not for clients of HTTP. Other errors stay as they are.
+func withKeyHint(err error) error {
+	var e *lockkeeper.Error
+	if !errors.As(err, &e) || e.Err != lockkeeper.ErrInvalid {
+		return err
+	}
+	said, _, found := strings.Cut(e.Detail, ": use a new id,")
+	if !found {
+		return err
+	}
+	hinted := *e
+	hinted.Detail = said + ": use another Idempotency-Key"
+	return &hinted
+}
+
 // withAddressHint adds to the refusal of a TTL where the TTL of Terraform is configured.
 func withAddressHint(err error) error {
 	var e *lockkeeper.Error
