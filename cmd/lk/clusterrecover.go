@@ -77,8 +77,12 @@ func (a *app) clusterRecover(ctx context.Context, o *recoverOptions) error {
 			return err
 		}
 		fmt.Fprint(a.stdout, report)
-		return &exit{code: exitUsage, say: errors.New("nothing is changed: add --yes, --to DIR and --peers ADDR to go on " +
-			"with this node")}
+		const unchanged = "nothing is changed: add --yes, --to DIR and --peers ADDR to go on with this node"
+		if o.to == "" { // the report is all that was asked for
+			a.noteText(unchanged)
+			return nil
+		}
+		return &exit{code: exitUsage, say: errors.New(unchanged)}
 	}
 	to, err := filepath.Abs(o.to)
 	if err != nil {
