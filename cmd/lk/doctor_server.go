@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -89,17 +90,21 @@ const nowhere lockkeeper.Path = "lk-doctor/nowhere"
 
 // rights checks that a rule names the identity. Where the engine decides, as by the policy of a cluster, the server
 // lets in also those to whom no rule allows anything: a list of everything is empty for them, and one of a path
-// is denied with that reason.
+// is denied with that reason. If the list fails otherwise, it is unknown whether a rule names the identity.
 func (d *doctor) rights(ctx context.Context, client *connection) {
 	const check = "rights"
 	_, err := listAll(ctx, client.Client, lockkeeper.Query{Meets: nowhere, Brief: true, Stale: true})
+	_, stale := lockkeeper.Stale(err)
+	byRules := errors.Is(err, lockkeeper.ErrDenied) && !errors.Is(err, lockkeeper.Quota)
 	switch {
 	case isUnnamed(err):
 		d.wrong(lockkeeper.Broken, check, words(err), serverRemedy(err))
-	case client.Guarantees().Partial:
+	case !client.Guarantees().Partial:
+		d.fine(check, "this identity may look everywhere")
+	case err == nil || stale || byRules:
 		d.fine(check, "a rule names this identity; it may not look everywhere")
 	default:
-		d.fine(check, "this identity may look everywhere")
+		d.wrong(lockkeeper.Doubtful, check, "unknown: "+words(err), "repeat lk doctor when it can be asked")
 	}
 }
 
