@@ -81,6 +81,9 @@ func (e *Engine) connect(a *attempt, former *conn) {
 	case c != nil:
 		e.conn, e.epoch = c, c.guarantees.Epoch
 		e.nodes.connected(c.address, &c.nodes)
+		if c.draining.Load() != nil { // the others have been tried: it stays here
+			e.nodes.avoided[c.address] = time.Now()
+		}
 	}
 	e.mu.Unlock()
 	if a.conn, a.err = c, err; c != nil {
@@ -100,8 +103,9 @@ const (
 
 // race dials the addresses in their order: each when all before have failed, or a pause after the last
 // dial. The pause doubles, because servers that are slow under load should not get more to do. A server
-// that can perform no calls names others, which race dials then. It returns the first connection to a
-// server that can perform calls; if there is none, one to a server that may be able to do so later.
+// that drains, or can perform no calls, names others, which race dials then. It returns the first
+// connection to a server that does neither; if there is none, one to a server that drains, and else one
+// to a server that may be able to perform calls later.
 func (e *Engine) race(order []string, pause time.Duration) (*conn, error) {
 	ctx, cancel := context.WithCancel(e.life)
 	defer cancel()
@@ -133,15 +137,11 @@ func (e *Engine) race(order []string, pause time.Duration) (*conn, error) {
 			switch {
 			case r.err != nil:
 				errs = append(errs, r.err)
-			case r.conn.suspension.Load() != nil:
+			case r.conn.shouldBeLeft():
 				if !e.nodes.only {
 					order = withNodes(order, &r.conn.nodes)
 				}
-				if spare == nil {
-					spare = r.conn
-				} else {
-					r.conn.net.Close()
-				}
+				spare = better(spare, r.conn)
 			default:
 				go hangUp(results, open, spare)
 				return r.conn, nil
@@ -153,6 +153,23 @@ func (e *Engine) race(order []string, pause time.Duration) (*conn, error) {
 		return spare, nil
 	}
 	return nil, e.unreached(errs)
+}
+
+// shouldBeLeft reports whether another server would serve the client better: this one drains, or can
+// perform no calls.
+func (c *conn) shouldBeLeft() bool { return c.suspension.Load() != nil || c.draining.Load() != nil }
+
+// better returns the one of two connections whose server is of more use, and closes the other one. A
+// server that drains performs all calls but new claims. spare may be nil.
+func better(spare, c *conn) *conn {
+	if spare == nil {
+		return c
+	}
+	if spare.suspension.Load() != nil && c.suspension.Load() == nil {
+		spare, c = c, spare
+	}
+	c.net.Close()
+	return spare
 }
 
 // withNodes returns order with the nodes that are not in it yet.
@@ -346,6 +363,9 @@ func (e *Engine) handshake(nc net.Conn, address, token string) (*conn, error) {
 	c := newConn(e, nc, in, f.GetWelcome().GetGuarantees().Read())
 	c.address, c.nodes = address, stated
 	c.suspend(&stated)
+	if why := f.GetDraining(); why != "" {
+		c.draining.Store(&why)
+	}
 	return c, nc.SetDeadline(time.Time{})
 }
 

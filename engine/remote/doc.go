@@ -14,7 +14,8 @@
 //	    the last frame of the connection is processed
 //
 // Connecting dials the addresses in their order: each when all before have failed, or a pause after
-// the last dial, and each for at most dialTime. The first server that answers counts.
+// the last dial, and each for at most dialTime. The first server that answers counts, but one that drains
+// or is suspended only if no other answers.
 // Callers that need a connection meanwhile share the attempt. If no address works, they get
 // ErrUnavailable, or ErrDenied if a server refused the client. A refusal is an answer, so the
 // Client does not retry it forever.
@@ -38,7 +39,8 @@
 //
 // # Loss of a connection
 //
-// When a connection fails, its open calls and lists end with ErrUnavailable, and all sessions are
+// When a connection fails, its open calls and lists end with ErrUnavailable (but a list without a status
+// yet is asked for again, if the client itself moves to another server), and all sessions are
 // notified that hints may be missing, so that they renew over the next connection. The engine uses
 // the next connection only after it has processed all frames of the failed one, so a hint from a
 // former run of the server never overtakes an answer from the next run. Nothing else is lost:

@@ -11,3 +11,10 @@ func Subscriptions(e *Engine) int {
 	defer e.subscriptions.mu.Unlock()
 	return e.subscriptions.sessions.Len()
 }
+
+// Servers returns the number of servers that e knows.
+func Servers(e *Engine) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.nodes.all())
+}

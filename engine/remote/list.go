@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"sync"
 
@@ -79,43 +80,60 @@ func (l *list) next() (ready []lockkeeper.Status, ended bool, err error) {
 // List implements lockkeeper.Engine.
 func (e *Engine) List(ctx context.Context, q lockkeeper.Query) iter.Seq2[lockkeeper.Status, error] {
 	return func(yield func(lockkeeper.Status, error) bool) {
-		c, err := e.connection(ctx)
-		if err != nil {
-			yield(lockkeeper.Status{}, err)
-			return
-		}
-		l := &list{wake: make(chan struct{}, 1)}
-		id, err := c.begin(l, &q, e.traceparent(ctx))
-		if err != nil {
-			yield(lockkeeper.Status{}, unavailable(err))
-			return
-		}
-		defer c.leave(id)
 		for {
-			select {
-			case <-l.wake:
-			case <-ctx.Done():
-				if !q.Follow {
-					yield(lockkeeper.Status{}, unavailable(ctx.Err()))
-				}
-				return
+			c, err := e.connection(ctx)
+			begun := false
+			if err == nil {
+				begun, err = c.list(ctx, &q, yield)
 			}
-			ready, ended, err := l.next()
-			for i := range ready {
-				if !yield(ready[i], nil) {
-					return
-				}
+			if c != nil && !begun && moves(err) {
+				<-c.over // from then on the engine makes another connection
+				continue
 			}
-			if ended {
-				if err != nil {
-					yield(lockkeeper.Status{}, err)
-				}
-				return
+			if err != nil {
+				yield(lockkeeper.Status{}, err)
 			}
-			c.credit(id, len(ready))
+			return
 		}
 	}
 }
+
+// list yields the statuses of a list, and reports whether there were any. An error has ended the list, and is not
+// yielded yet.
+func (c *conn) list(ctx context.Context, q *lockkeeper.Query, yield func(lockkeeper.Status, error) bool) (
+	begun bool, err error) {
+	l := &list{wake: make(chan struct{}, 1)}
+	id, err := c.begin(l, q, c.engine.traceparent(ctx))
+	if err != nil {
+		return false, unavailable(err)
+	}
+	defer c.leave(id)
+	for {
+		select {
+		case <-l.wake:
+		case <-ctx.Done():
+			if q.Follow {
+				return begun, nil
+			}
+			return begun, unavailable(ctx.Err())
+		}
+		ready, ended, err := l.next()
+		for i := range ready {
+			begun = true
+			if !yield(ready[i], nil) {
+				return begun, nil
+			}
+		}
+		if ended {
+			return begun, err
+		}
+		c.credit(id, len(ready))
+	}
+}
+
+// moves reports whether a connection has ended because the client moves to another server. The client
+// avoids each server that it has left, so this does not go on without an end.
+func moves(err error) bool { return errors.Is(err, errDrains) || errors.Is(err, errSuspended) }
 
 // begin asks for a list.
 func (c *conn) begin(l *list, q *lockkeeper.Query, parent string) (number uint64, err error) {

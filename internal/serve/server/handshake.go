@@ -50,16 +50,20 @@ func (c *conn) handshake() error {
 	name = name[:min(len(name), wire.MaxName)]
 	c.server.logger.Debug("client", "from", c.net.RemoteAddr(), "name", name, "identity", c.identity)
 	nodes := c.server.nodes.Load()
-	c.post(&wire.ServerFrame{Welcome: &wire.Welcome{
-		Protocol:   wire.Protocol,
-		Server:     c.server.options.Name,
-		Guarantees: wire.NewGuarantees(c.engine.Guarantees()),
-		Cluster:    nodes,
-	}})
+	draining, _ := c.server.gate.Draining()
+	c.post(&wire.ServerFrame{
+		Welcome: &wire.Welcome{
+			Protocol:   wire.Protocol,
+			Server:     c.server.options.Name,
+			Guarantees: wire.NewGuarantees(c.engine.Guarantees()),
+			Cluster:    nodes,
+		},
+		Draining: draining,
+	})
 	c.Lock()
 	c.welcomed, c.stated = true, nodes // from now on Drain and followNodes notify this client
 	c.Unlock()
-	if why, yes := c.server.gate.Draining(); yes {
+	if why, yes := c.server.gate.Draining(); yes && draining == "" { // it began meanwhile
 		c.post(&wire.ServerFrame{Draining: why})
 	}
 	return c.readBy(time.Time{})

@@ -30,7 +30,7 @@
 //	Flow(call, credit or stop)    →                       steers a list; no reply
 //	                              ←    Changed(Status)    hint: a claim changed
 //	                              ←    Missed             hints were dropped
-//	                              ←    Draining(reason)   no new claims from now on
+//	                              ←    Draining(reason)   no new claims from now on; also beside Welcome
 //	                              ←    Cluster(addresses) the nodes of the server's cluster changed
 //	                              ←    Refused(error)     the server ends the connection
 //

@@ -587,7 +587,7 @@ type ServerFrame struct {
 	// connection. Hints may be late, doubled, out of order or missing.
 	Changed       []*Status `protobuf:"bytes,3,rep,name=changed,proto3" json:"changed,omitempty"`
 	Missed        bool      `protobuf:"varint,4,opt,name=missed,proto3" json:"missed,omitempty"`    // the server dropped hints: the client should renew its sessions now
-	Draining      string    `protobuf:"bytes,5,opt,name=draining,proto3" json:"draining,omitempty"` // why the server takes no new claims
+	Draining      string    `protobuf:"bytes,5,opt,name=draining,proto3" json:"draining,omitempty"` // why the server takes no new claims; also beside welcome
 	Refused       *Error    `protobuf:"bytes,6,opt,name=refused,proto3" json:"refused,omitempty"`   // why the server ends this connection
 	Cluster       *Cluster  `protobuf:"bytes,7,opt,name=cluster,proto3" json:"cluster,omitempty"`   // what Welcome.cluster stated has changed to this
 	unknownFields protoimpl.UnknownFields
