@@ -66,7 +66,10 @@ func (a *app) newPolicySet(o *clusterOptions) *cobra.Command {
 		Short: "Set the policy of the cluster",
 		Long: `Set the policy of the cluster: the rules and quotas in FILE (YAML), which has nothing else. A
 policy with a mistake is refused, and changes nothing. When lk returns, the leader decides by
-the new policy. What identities have already, they keep and may release.`,
+the new policy. What identities have already, they keep and may release.
+
+A node that authenticates nobody refuses to set one. The others are not asked: first start all
+nodes with --tokens or --client-ca.`,
 		Example: `  # everybody may see everything, and ci may lock one tree
   printf 'rules:\n  - {who: ["*"], may: [look], paths: ["*"]}\n  - {who: [ci], may: [lock], paths: [db]}\n' >policy.yaml
   lk cluster policy set policy.yaml

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
 
+	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/engine/quorumlock"
 	"github.com/lockkeeper/lockkeeper/internal/serve/access"
 )
@@ -70,6 +72,16 @@ func (s *service) checkPolicy(e *quorumlock.Engine) error {
 		return &exit{code: exitUsage, say: errOpenServer}
 	}
 	return nil
+}
+
+// setClusterPolicy sets the policy of the cluster; nil removes it. A server that authenticates nobody refuses to
+// set one: it would admit nobody from then on, and its clients would lose what they hold.
+func (s *service) setClusterPolicy(ctx context.Context, p *access.Policy) error {
+	if p != nil && !s.options.knowsClients() {
+		return lockkeeper.Invalid("this server does not authenticate its clients, so it would admit nobody under a policy: " +
+			"first start all nodes with --tokens or --client-ca")
+	}
+	return s.node.SetPolicy(ctx, p)
 }
 
 // followPolicy gives the gate each policy of the cluster.

@@ -35,7 +35,8 @@ const (
 )
 
 // clusterVerbs returns what a node does for lk cluster.
-func clusterVerbs(e *quorumlock.Engine) map[string]control.Verb {
+func (s *service) clusterVerbs() map[string]control.Verb {
+	e := s.node
 	return map[string]control.Verb{
 		statusVerb: func(context.Context, json.RawMessage) (any, error) { return e.Cluster(), nil },
 		tokenVerb: decoded(func(ctx context.Context, life time.Duration) (any, error) {
@@ -60,7 +61,7 @@ func clusterVerbs(e *quorumlock.Engine) map[string]control.Verb {
 		}),
 		policyVerb: func(ctx context.Context, _ json.RawMessage) (any, error) { return e.ReadPolicy(ctx) },
 		setVerb: decoded(func(ctx context.Context, p *access.Policy) (any, error) {
-			return nil, e.SetPolicy(ctx, p)
+			return nil, s.setClusterPolicy(ctx, p)
 		}),
 	}
 }
@@ -116,7 +117,7 @@ func (s *service) serveOperators(failed chan<- error) {
 	s.beside.Go(s.followPolicy)
 	s.beside.Go(func() {
 		operators := roundtrip.EndInOutage(s.life) // a person waits
-		if err := control.Serve(operators, s.operators, clusterVerbs(s.node), s.log); err != nil {
+		if err := control.Serve(operators, s.operators, s.clusterVerbs(), s.log); err != nil {
 			failed <- err
 		}
 	})

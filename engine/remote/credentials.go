@@ -153,9 +153,13 @@ func (p *endpoint) rejected(alert error, address string) error {
 	}
 }
 
+// nobodyAdmitted begins the denial of a server that admits nobody, whatever a client shows.
+const nobodyAdmitted = "nobody is admitted: "
+
 // advise adds to a server's refusal what the user of this client can do about it.
 func (p *endpoint) advise(e *lockkeeper.Error, address, token string) error {
-	if e.Err != lockkeeper.ErrDenied || e.Reason != lockkeeper.NoReason || e.Cause != nil {
+	if e.Err != lockkeeper.ErrDenied || e.Reason != lockkeeper.NoReason || e.Cause != nil ||
+		strings.HasPrefix(e.Detail, nobodyAdmitted) {
 		return e
 	}
 	advised := *e

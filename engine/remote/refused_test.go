@@ -3,11 +3,16 @@ package remote
 import (
 	"context"
 	"errors"
+	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
+	"github.com/lockkeeper/lockkeeper/engine/memlock"
+	"github.com/lockkeeper/lockkeeper/internal/serve/access"
+	"github.com/lockkeeper/lockkeeper/internal/serve/server"
 )
 
 // A client that two of three servers refuse while the third is down learns of it, but only after a time in which
@@ -48,5 +53,27 @@ func TestLastingRefusalBesideADeadServer(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// No token helps at a server that admits nobody, so its denial asks for none.
+func TestDenialOfAClosedServerAsksForNoToken(t *testing.T) {
+	e := memlock.New()
+	defer e.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := access.New(e, &access.Policy{Closed: "closed for a reason"}, access.Options{})
+	s := server.New(e, server.Options{Gate: gate})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	_, err = Open(t.Context(), "lk://"+l.Addr().String())
+	if !errors.Is(err, lockkeeper.ErrDenied) || !strings.Contains(err.Error(), "closed for a reason") ||
+		strings.Contains(err.Error(), "token") {
+		t.Error(err)
+	}
+	if err := errors.Join(s.Shutdown(t.Context()), <-served); err != nil {
+		t.Error(err)
 	}
 }
