@@ -85,7 +85,7 @@ const (
 	AlarmRemoved     AlarmKind = "removed"          // the node is no part of the cluster any more
 	AlarmNotReached  AlarmKind = "not reached"      // the node that says so has no connection to another one
 	AlarmNoQuorum    AlarmKind = "no quorum"        // too few voters are reached: nothing is granted
-	AlarmNoReserve   AlarmKind = "no reserve"       // the loss of one more voter would be AlarmNoQuorum
+	AlarmNoReserve   AlarmKind = "no reserve"       // the loss of one more voter stops a cluster that wants to bear it
 	AlarmNoCandidate AlarmKind = "no candidate"     // no node may vote instead of one that is lost
 	AlarmCertificate AlarmKind = "certificate ends" // that of the cluster's CA, within 60 days
 	AlarmUnreadable  AlarmKind = "unreadable"       // the node can't read who the members are

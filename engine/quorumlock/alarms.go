@@ -49,10 +49,8 @@ func (h *host) alarms(s *lockkeeper.ClusterStatus, v join.View, present int, unr
 		add(lockkeeper.AlarmNoQuorum, "",
 			fmt.Sprintf("%d of %d voters are reached, and %d are needed: nothing is granted", s.Live, present, s.Majority),
 			"start the voters that are not reached; if the disks of a majority are lost: lk cluster recover")
-	} else if s.Live == s.Majority && s.Live < present {
-		add(lockkeeper.AlarmNoReserve, "",
-			fmt.Sprintf("%d of %d voters are reached: the loss of one more stops the cluster", s.Live, present),
-			"start the voters that are not reached")
+	} else if text, remedy := reserve(s, present); text != "" {
+		add(lockkeeper.AlarmNoReserve, "", text, remedy)
 	}
 	mayVote := func(n lockkeeper.NodeStatus) bool { return n.Rank != voters.Off.String() }
 	if len(s.Nodes) > 0 && !slices.ContainsFunc(s.Nodes, mayVote) {
@@ -89,6 +87,22 @@ func addOpenNodes(v join.View, add func(kind lockkeeper.AlarmKind, node, text, r
 				"start it with --tokens or --client-ca, as the others")
 		}
 	}
+}
+
+// reserve says why the loss of one more voter stops the cluster, though the cluster wants to bear that; "" if it bears
+// it, or is of one node. A majority of the present voters is reached.
+func reserve(s *lockkeeper.ClusterStatus, present int) (text, remedy string) {
+	switch {
+	case s.Live > s.Majority:
+	case s.Live < present:
+		return fmt.Sprintf("%d of %d voters are reached: the loss of one more stops the cluster", s.Live, present),
+			"start the voters that are not reached"
+	case 0 < present && present < s.Voters && len(s.Nodes) > 1:
+		return fmt.Sprintf("the cluster has %d of the %d voters that it wants: the loss of one more stops the cluster",
+				present, s.Voters),
+			"give nodes that are off a rank (lk cluster rank NODE 8), or add nodes (lk cluster token)"
+	}
+	return "", ""
 }
 
 // isRemoved reports whether this node was removed from the cluster. Others refuse a removed node at once, so
