@@ -113,7 +113,7 @@ func (s *service) serveOperators(failed chan<- error) {
 	if s.node == nil {
 		return
 	}
-	s.beside.Go(s.followCluster)
+	s.beside.Go(func() { s.followCluster(failed) })
 	s.beside.Go(s.followPolicy)
 	s.beside.Go(func() {
 		operators := roundtrip.EndInOutage(s.life) // a person waits

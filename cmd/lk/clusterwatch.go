@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -12,7 +14,10 @@ import (
 // that the log shows that at once, and logs each other leader.
 //
 // An election is no outage: until the node lacks a quorum for long enough to say so, it is not checked.
-func (s *service) followCluster() {
+//
+// A node that was removed before it was started has no use: followCluster then sends an error. One that is removed
+// while it runs goes on, to tell its clients where the others are.
+func (s *service) followCluster(failed chan<- error) {
 	leader := ""
 	again := time.NewTicker(alarmEvery)
 	defer again.Stop()
@@ -23,6 +28,10 @@ func (s *service) followCluster() {
 		now := s.node.Cluster()
 		if now.Leader != "" || now.State != lockkeeper.NodeReady {
 			s.health.Changed()
+		}
+		if now.State == lockkeeper.NodeStarting && isRemoved(&now) {
+			failed <- &exit{code: exitDenied, say: errNodeRemoved}
+			return
 		}
 		if now.Leader != leader && now.Leader != "" {
 			said := "the cluster has another leader"
@@ -41,6 +50,14 @@ func (s *service) followCluster() {
 			return
 		}
 	}
+}
+
+var errNodeRemoved = errors.New("this node was removed from the cluster: to use the machine again, empty its folder, " +
+	"and join with a new token")
+
+// isRemoved reports whether the node that says so was removed from its cluster.
+func isRemoved(s *lockkeeper.ClusterStatus) bool {
+	return slices.ContainsFunc(s.Alarms, func(a lockkeeper.Alarm) bool { return a.Kind == lockkeeper.AlarmRemoved })
 }
 
 // alarmEvery is how often the alarms are read. An alarm that is there twice is logged: a node that restarts
@@ -105,6 +122,9 @@ func clusterFinding(s *lockkeeper.ClusterStatus) lockkeeper.Finding {
 	switch {
 	case s.State == lockkeeper.NodeStopped:
 		f.Grade, f.Remedy = lockkeeper.Broken, "lk cluster ls on this machine says why this node has stopped"
+	case isRemoved(s):
+		f.Grade, f.Detail = lockkeeper.Broken, "removed: this node is no part of the cluster any more"
+		f.Remedy = "stop it; to use the machine again, empty its folder, and join with a new token"
 	case s.State != lockkeeper.NodeReady:
 		f.Grade, f.Remedy = lockkeeper.Broken, "lk cluster ls on this machine says why, and which nodes to start"
 	case len(s.Alarms) > 0:

@@ -20,6 +20,13 @@ func TestRemedyOfANodeThatIsNotReady(t *testing.T) {
 			t.Errorf("%s: %+v", state, f)
 		}
 	}
+	removed := clusterFinding(&lockkeeper.ClusterStatus{
+		State: lockkeeper.NodeNoQuorum, Alarms: []lockkeeper.Alarm{{Kind: lockkeeper.AlarmRemoved}},
+	})
+	if removed.Grade != lockkeeper.Broken || !strings.HasPrefix(removed.Detail, "removed: ") ||
+		!strings.HasSuffix(removed.Remedy, "join with a new token") {
+		t.Errorf("a node that was removed: %+v", removed)
+	}
 }
 
 // An alarm that stays is logged once, with what to do, and its end once. One that is gone soon is not logged.

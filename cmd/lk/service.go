@@ -235,7 +235,7 @@ func (o *serveOptions) another(err error) string {
 
 // run starts to serve. The channel receives the error of a listener that fails.
 func (s *service) run(hup <-chan os.Signal, listeners, pages []net.Listener) <-chan error {
-	failed := make(chan error, len(listeners)+len(pages)+1)
+	failed := make(chan error, len(listeners)+len(pages)+2) // the others are of serveOperators
 	for _, l := range listeners {
 		if s.tls != nil {
 			l = tls.NewListener(l, s.tls)
@@ -296,7 +296,9 @@ func (s *service) awaitEnd(signals <-chan os.Signal, failed <-chan error) error 
 	reason := "the server is stopping"
 	select {
 	case why = <-failed:
-		why = &exit{code: exitUnavailable, say: why}
+		if _, coded := errors.AsType[*exit](why); !coded {
+			why = &exit{code: exitUnavailable, say: why}
+		}
 		reason = "the server has failed"
 	case sig := <-signals:
 		s.log.Info("stopping", "signal", sig.String())
