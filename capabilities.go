@@ -206,8 +206,8 @@ type ServerState struct {
 	Version       string        // of the server's program
 	Uptime        time.Duration // since the server began
 	Draining      string        // why it accepts no new claims; "" if it does
-	Held          int64         // claims
-	Waiting       int64         // claims
+	Held          int64         // claims; while the server drains, those that keep it alive
+	Waiting       int64         // claims; likewise
 	Sessions      int64
 	Connections   int64
 	Engine        string // name of the engine that it serves

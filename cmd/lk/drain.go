@@ -38,7 +38,8 @@ waits, the process ends with exit code 0.
 
 On a shared engine (a file, a database), the clients of a server are those connected to it,
 and the names (lk grab) and HTTP claims renewed at it within their TTL. Claims made through
-other servers, or directly at the engine, do not count.
+other servers, or directly at the engine, do not count: lk drain leaves them out of its counts,
+and lk ls lists them too.
 
 The URL names the one server. At a node of a cluster only that node drains; its clients go on
 at the others.
@@ -179,7 +180,7 @@ func silence(err error) string {
 // later one, or nil.
 func notDrained(bound time.Duration, last lockkeeper.ServerState, silent error) error {
 	state := fmt.Sprintf("%s held, %d waiting", plural(int(last.Held), "lock"), last.Waiting)
-	text := state + "; it goes on draining (lk ls says who)"
+	text := state + "; it goes on draining"
 	if silent != nil {
 		text = silence(silent) + ", and may not have ended; its last answer: " + state
 	}

@@ -71,7 +71,7 @@ func TestDrainWaitsForTheEnd(t *testing.T) {
 		"stays silent": {answers{held, mute}, exitNotAcquired, silent + "lk: not drained within 10s: the server does not " +
 			"answer, and may not have ended; its last answer: 1 lock held, 0 waiting\n"},
 		"stays busy": {answers{held}, exitNotAcquired,
-			"lk: not drained within 10s: 1 lock held, 0 waiting; it goes on draining (lk ls says who)\n"},
+			"lk: not drained within 10s: 1 lock held, 0 waiting; it goes on draining\n"},
 		"refuses": {answers{denied}, exitDenied, "lk: denied: no\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,7 +27,8 @@ func awaitEmpty(ctx context.Context, g *access.Gate, e lockkeeper.Engine, serves
 		return err
 	}
 	for {
-		n, err := countLive(ctx, e, serves)
+		held, waiting, err := countLive(ctx, e, lockkeeper.Query{Brief: true}, serves)
+		n := held + waiting
 		if err == nil && n > 0 && serves == nil {
 			err = followUntilEmpty(ctx, e)
 		}
@@ -56,16 +57,43 @@ func awaitEmpty(ctx context.Context, g *access.Gate, e lockkeeper.Engine, serves
 
 // countLive counts the held and waiting claims of the sessions that serves reports; of all if it is
 // nil.
-func countLive(ctx context.Context, e lockkeeper.Engine, serves func(session string) bool) (n int, err error) {
-	for st, err := range e.List(ctx, lockkeeper.Query{Brief: true}) {
-		if err != nil {
-			return n, err
-		}
-		if isLive(st.State) && (serves == nil || serves(st.Ref.Session)) {
-			n++
+func countLive(ctx context.Context, e lockkeeper.Engine, q lockkeeper.Query, serves func(session string) bool) (
+	held, waiting int, err error) {
+	for st, err := range e.List(ctx, q) {
+		switch {
+		case err != nil:
+			return held, waiting, err
+		case !isLive(st.State) || serves != nil && !serves(st.Ref.Session):
+		case st.State == lockkeeper.Held:
+			held++
+		default:
+			waiting++
 		}
 	}
-	return n, ctx.Err()
+	return held, waiting, ctx.Err()
+}
+
+// served returns the function that reports whether the claims of a session keep this server alive while it drains; nil
+// if all do, because nobody else serves them. Of an engine that others reach directly, those do whose clients are
+// connected to this server, and names and HTTP claims that were refreshed here within their TTL.
+func (s *service) served() func(session string) bool {
+	if s.engine.Guarantees().Reach == lockkeeper.InProcess {
+		return nil
+	}
+	return func(session string) bool { return s.wire.Serves(session) || s.gate.Refreshed(session) }
+}
+
+// aboutDraining is about. While this server drains, it counts the claims alone that keep it alive.
+func (s *service) aboutDraining(ctx context.Context) lockkeeper.ServerState {
+	state := s.about(ctx)
+	if _, drains := s.draining(); !drains {
+		return state
+	}
+	if serves := s.served(); serves != nil {
+		held, waiting, _ := countLive(ctx, s.engine, lockkeeper.Query{Brief: true, Stale: true}, serves)
+		state.Held, state.Waiting = int64(held), int64(waiting) // of a list that may be old or cut short, as in about
+	}
+	return state
 }
 
 func isLive(s lockkeeper.State) bool { return s == lockkeeper.Held || s == lockkeeper.Waiting }

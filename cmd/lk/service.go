@@ -203,7 +203,8 @@ func (s *service) concerns() observe.Concerns {
 // wireServer returns the server of lk:// for the engine e.
 func (s *service) wireServer(e lockkeeper.Engine) *server.Server {
 	o := server.Options{
-		Logger: s.log, Name: "lk " + version(), Gate: s.gate, About: s.about, Drain: s.drain, Trace: tracing.WithParent,
+		Logger: s.log, Name: "lk " + version(), Gate: s.gate, About: s.aboutDraining, Drain: s.drain,
+		Trace: tracing.WithParent,
 	}
 	o.Cluster, _ = e.(lockkeeper.ClusterNode)
 	return server.New(s.engine, o)
@@ -378,18 +379,12 @@ func (s *service) close() error {
 	return err
 }
 
-// drain carries out lk drain: the process ends when no claims are left. On an engine that
-// others reach directly, only claims of clients connected to this server count, and names
-// and HTTP claims that were refreshed here within their TTL.
+// drain carries out lk drain: the process ends when no claims are left that count, see served.
 func (s *service) drain(reason string) {
 	s.wire.Drain(reason)
 	s.once.Do(func() {
 		s.beside.Go(func() {
-			var serves func(session string) bool
-			if s.engine.Guarantees().Reach != lockkeeper.InProcess {
-				serves = func(session string) bool { return s.wire.Serves(session) || s.gate.Refreshed(session) }
-			}
-			err := awaitEmpty(s.life, s.gate, s.engine, serves, s.log)
+			err := awaitEmpty(s.life, s.gate, s.engine, s.served(), s.log)
 			if s.life.Err() == nil {
 				s.drained <- err
 			}

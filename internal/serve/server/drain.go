@@ -72,9 +72,9 @@ func (s *Server) drainFor(ctx context.Context, c *conn, m *wire.Drain) (lockkeep
 	if err != nil {
 		return lockkeeper.ServerState{}, err
 	}
-	state.Began = began
 	s.options.Drain(m.GetReason())
-	state.Draining, _ = s.gate.Draining()
+	state = s.state(ctx, c) // now it counts what keeps the server alive
+	state.Began = began
 	return state, nil
 }
 
