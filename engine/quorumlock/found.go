@@ -95,6 +95,8 @@ func CheckJoined(folder string, t Token) error { return join.CheckJoined(folder,
 // none. It asks the addresses in the token until a node answers or ctx ends. Open then runs the node, and
 // the leader gives it the log.
 //
+// If the node can't listen at its address, Join returns an ErrUnavailable before it uses the token.
+//
 // A Join that was cut short may be called again, with the same token, at any time: it goes on where it
 // stopped. A *Refusal is final, such as for a name that another node has, or for a folder whose node was
 // a member and has lost its log. ErrOtherCluster is final, too.
@@ -105,6 +107,13 @@ func Join(ctx context.Context, folder string, token Token, c Config) error {
 	}
 	stored, err := storedIdentity(ctx, folder)
 	if err != nil {
+		return err
+	}
+	l, err := listenAt(ctx, c.Listen)
+	if err != nil {
+		return err
+	}
+	if err := l.Close(); err != nil { // Open listens again: until then nobody could answer there
 		return err
 	}
 	j := join.Joiner{

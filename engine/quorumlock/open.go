@@ -117,7 +117,12 @@ func (h *host) listen(e *Engine) (net.Listener, error) {
 		}
 		at = address.String()
 	}
-	l, err := new(net.ListenConfig).Listen(h.life, "tcp", at)
+	return listenAt(h.life, at)
+}
+
+// listenAt listens for other nodes.
+func listenAt(ctx context.Context, at string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", at)
 	if err != nil {
 		return nil, &lockkeeper.Error{
 			Err:    lockkeeper.ErrUnavailable,
