@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -39,41 +40,60 @@ func (a *app) sayFirstNode(o *clusterOptions, folder string, c *quorumlock.Confi
 const insteadOfInsecure = "lk: --insecure lets every client in: --tokens, --tls-cert and --tls-key in its place let " +
 	"in those with a token\n"
 
-// sayJoin says how a node joins by a new token, which is in the file.
+// sayJoin says how a node joins by a new token, which is in the file. The ports are like those of this node.
 func (a *app) sayJoin(ctx context.Context, o *joinTokenOptions) {
 	fmt.Fprintf(a.stderr, "lk: one node can join by this token within %s; keep it secret until then\n",
 		duration.Text(o.life))
 	run := "lk serve --join " + cmp.Or(o.out, "FILE")
-	if flags := o.neighbourFlags(ctx); flags != "" {
+	var s lockkeeper.ClusterStatus
+	_ = o.ask(ctx, statusVerb, nil, &s) // without it, the ports are the usual ones
+	if flags := o.neighbourFlags(ctx, &s); flags != "" {
 		fmt.Fprintf(a.stderr, "lk: to run that node on this machine: %s\n", run+flags)
 		fmt.Fprintln(a.stderr, "lk: if this node has --tokens, --tls-cert, --tls-key or --config, that one needs them, too")
 		return
 	}
-	fmt.Fprintf(a.stderr, "lk: to run that node on its machine, whose address is ADDR: %s --peers ADDR --listen ADDR:%d "+
-		"--insecure\n%s", run, serverPort, insteadOfInsecure)
+	at, clients := nodeAddresses(&s)
+	peers := "ADDR"
+	if at.Port() != peerPort {
+		peers = fmt.Sprint("ADDR:", at.Port())
+	}
+	fmt.Fprintf(a.stderr, "lk: to run that node on its machine, whose address is ADDR: %s --peers %s --listen ADDR:%d "+
+		"--insecure\n%s", run, peers, clients.Port(), insteadOfInsecure)
+}
+
+// nodeAddresses returns where other nodes and clients reach the node that says so. What it does not say is the usual
+// port, at no address.
+func nodeAddresses(s *lockkeeper.ClusterStatus) (peers, clients netip.AddrPort) {
+	peers, clients = netip.AddrPortFrom(netip.Addr{}, peerPort), netip.AddrPortFrom(netip.Addr{}, serverPort)
+	own := slices.IndexFunc(s.Nodes, func(n lockkeeper.NodeStatus) bool { return n.Name == s.Node })
+	if own < 0 {
+		return peers, clients
+	}
+	if at, err := netip.ParseAddrPort(s.Nodes[own].Address); err == nil {
+		peers = at
+	}
+	clients = netip.AddrPortFrom(peers.Addr(), serverPort)
+	host, port, err := net.SplitHostPort(s.Nodes[own].Clients)
+	number, wrong := strconv.ParseUint(port, 10, 16)
+	if err != nil || wrong != nil {
+		return peers, clients
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil { // a name
+		ip = peers.Addr()
+	}
+	return peers, netip.AddrPortFrom(ip, uint16(number))
 }
 
 // neighbourFlags returns the flags of a further node on this machine, after a space: a folder, a name and
 // addresses. No node has them, and they are not those of a node that may still join by another token. It
-// returns "" if this node can be reached from other machines.
-func (o *joinTokenOptions) neighbourFlags(ctx context.Context) string {
-	var s lockkeeper.ClusterStatus
+// returns "" if this node, which says s, can be reached from other machines.
+func (o *joinTokenOptions) neighbourFlags(ctx context.Context, s *lockkeeper.ClusterStatus) string {
 	var tokens []quorumlock.TokenStatus
 	folder, err := o.folder()
-	if err != nil || o.ask(ctx, statusVerb, nil, &s) != nil || o.ask(ctx, tokensVerb, nil, &tokens) != nil {
+	at, clients := nodeAddresses(s)
+	if err != nil || !at.Addr().IsLoopback() || o.ask(ctx, tokensVerb, nil, &tokens) != nil {
 		return ""
-	}
-	own := slices.IndexFunc(s.Nodes, func(n lockkeeper.NodeStatus) bool { return n.Name == s.Node })
-	if own < 0 {
-		return ""
-	}
-	at, err := netip.ParseAddrPort(s.Nodes[own].Address)
-	if err != nil || !at.Addr().IsLoopback() {
-		return ""
-	}
-	clients, err := netip.ParseAddrPort(s.Nodes[own].Clients)
-	if err != nil {
-		clients = at
 	}
 	number := len(s.Nodes)
 	for _, t := range tokens {
@@ -83,9 +103,9 @@ func (o *joinTokenOptions) neighbourFlags(ctx context.Context) string {
 	}
 	for ; ; number++ {
 		name := fmt.Sprint("node", number)
-		peers := netip.AddrPortFrom(at.Addr(), uint16(peerPort+number-1)).String()
-		// 7421 is the port for HTTP of the first node.
-		listen := netip.AddrPortFrom(clients.Addr(), uint16(serverPort+2*(number-1))).String()
+		peers := portBeside(at, number-1).String()
+		// Between those for clients are the ports for HTTP, such as 7421 of the first node.
+		listen := portBeside(clients, 2*(number-1)).String()
 		taken := func(n lockkeeper.NodeStatus) bool {
 			return n.Name == name || n.Address == peers || n.Address == listen || n.Clients == listen
 		}
@@ -94,6 +114,15 @@ func (o *joinTokenOptions) neighbourFlags(ctx context.Context) string {
 			return fmt.Sprintf(" --data %s --name %s --peers %s --listen %s", data, name, peers, listen)
 		}
 	}
+}
+
+// portBeside returns the address with the port that many ports above; below, if there are not so many.
+func portBeside(at netip.AddrPort, distance int) netip.AddrPort {
+	port := int(at.Port()) + distance
+	if port > math.MaxUint16 {
+		port = int(at.Port()) - distance
+	}
+	return netip.AddrPortFrom(at.Addr(), uint16(port))
 }
 
 // dataFlag returns the flag that names the folder, after a space; "" if it is the default.
