@@ -220,7 +220,9 @@ func (o *runOptions) plan() plan {
 	if bound == lockkeeper.Forever {
 		bound = o.ttl
 	}
-	return plan{trial{began, bound, o.contest().all()}, o.wanted(began), o.job(), o.label}
+	w := o.wanted(began)
+	w.bound = bound
+	return plan{trial{began, bound, o.contest().all()}, w, o.job(), o.label}
 }
 
 // wanted says what to wait for, and how.

@@ -23,6 +23,7 @@ type wanted struct {
 	options      []lockkeeper.Request // of the claim, beside its targets and the wait
 	wait         time.Duration        // from began; 0: don't wait
 	began        time.Time
+	bound        time.Duration // from began: how long lk tries to be in line
 	as           string
 	steal        bool
 	priority     int
@@ -93,13 +94,15 @@ func (a *app) wait(
 		return client.Acquire(ctx, requests...)
 	}
 	silence := time.AfterFunc(silentFor, func() {
-		a.note("%s: not in line yet: the engine accepts no requests now; lk keeps asking (lk doctor says what is wrong)",
-			w.all())
+		a.note("%s: not in line yet: the engine accepts no requests now; lk keeps asking for %s (lk doctor says what is "+
+			"wrong)", w.all(), duration.Text(w.bound))
 	})
 	var once sync.Once
 	drains := func(err error) {
 		silence.Stop()
-		once.Do(func() { a.note("%s: not in line yet: %s; lk keeps asking", w.all(), words(err)) })
+		once.Do(func() {
+			a.note("%s: not in line yet: %s; lk keeps asking for %s", w.all(), words(err), duration.Text(w.bound))
+		})
 	}
 	client.attached.drains.Store(&drains)
 	pending, err := client.Enqueue(ctx, requests...)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -162,5 +163,38 @@ func TestReleaseAtASilentEngineIsBounded(t *testing.T) {
 			t.Errorf("closed a second time, after %s", took)
 		}
 		c.Close() // so that nothing is left in the bubble
+	})
+}
+
+// silentClaims never answers Claim.
+type silentClaims struct{ silentEnding }
+
+func (e silentClaims) Claim(ctx context.Context, _ lockkeeper.Key, _ lockkeeper.Want) (lockkeeper.Status, error) {
+	<-ctx.Done()
+	return lockkeeper.Status{}, &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Cause: ctx.Err()}
+}
+
+// A wait at a silent engine says for how long lk asks, and that is true: without --wait for the TTL.
+func TestWaitSaysForHowLongItAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := silentClaims{silentEnding{memlock.New()}}
+		client := lockkeeper.New(e, lockkeeper.SessionTTL(20*time.Second))
+		c := &connection{Client: client, engine: e, attached: new(attachments)}
+		o := &runOptions{
+			wait: lockkeeper.Forever, ttl: 20 * time.Second,
+			targets: []lockkeeper.Target{{Path: "db", Mode: lockkeeper.ModeExclusive}},
+		}
+		said := &lines{}
+		a := &app{stderr: said}
+		p := o.plan()
+		began := time.Now()
+		_, err := a.wait(t.Context(), c, p.wanted, p.wanted.requests(p.wanted.targets))
+		took := time.Since(began).Round(time.Second)
+		if !errors.Is(err, lockkeeper.ErrUnavailable) || took != 20*time.Second {
+			t.Errorf("after %s: %v", took, err)
+		}
+		said.is(t, "lk: db: not in line yet: the engine accepts no requests now; lk keeps asking for 20s (lk doctor says "+
+			"what is wrong)")
+		c.Close()
 	})
 }
