@@ -56,7 +56,8 @@ func (a *app) runHolding(client *connection, hold *lockkeeper.Hold, j job, signa
 	}
 	unreleased := client.release(hold, ended.Add(releaseTime))
 	if lost == nil && unreleased != "" {
-		a.note("%s was not released: %s; it is free after at most %s", j.what, unreleased, duration.Text(j.ttl))
+		a.note("%s was not released: %s; it is free %s", j.what, unreleased,
+			freeAfter(duration.Text(j.ttl), unreleased == leaderless))
 	}
 	return exitOf(end, lost, cleaned)
 }
@@ -151,6 +152,9 @@ func (c *connection) release(hold *lockkeeper.Hold, until time.Time) (unreleased
 	defer cancel()
 	err := hold.Release(ctx)
 	switch {
+	case errors.Is(err, lockkeeper.ErrUnavailable) && c.leaderless(err):
+		unreleased = leaderless
+		until = time.Now() // leaving would take as long
 	case errors.Is(err, lockkeeper.ErrUnavailable):
 		unreleased = lockkeeper.RedactURL(c.url) + " is unreachable"
 		until = time.Now() // leaving would take as long
@@ -159,6 +163,23 @@ func (c *connection) release(hold *lockkeeper.Hold, until time.Time) (unreleased
 	}
 	c.closeBy(until)
 	return unreleased
+}
+
+// leaderless is why release fails at a cluster without a leader.
+const leaderless = "the cluster has no leader"
+
+// leaderless reports whether the engine is a cluster without a leader, by the error of a call or as it says itself.
+func (c *connection) leaderless(err error) bool {
+	return errors.Is(err, lockkeeper.QuorumLost) || errors.Is(lockkeeper.OutageOf(c.engine), lockkeeper.QuorumLost)
+}
+
+// freeAfter says when a lock is free that was not released, and whose lease lasts that long. In a cluster without a
+// leader time stands still.
+func freeAfter(lease string, leaderless bool) string {
+	if leaderless {
+		return "at most " + lease + " after the cluster has a leader again"
+	}
+	return "after at most " + lease
 }
 
 // closeBy closes the client, once, and returns at that time at the latest. The exit of

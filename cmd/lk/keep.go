@@ -179,7 +179,7 @@ func (a *app) endKeeping(ctx context.Context, c *connection, k *grab.Keepalive, 
 	}
 	if _, err := k.Release(ctx); err != nil {
 		longest := max(o.ttl, k.Answer().TTL) // an earlier command may have promised more
-		a.note("%s is not released, and is free after at most %s", o.what(), duration.Remaining(longest))
+		a.note("%s is not released, and is free %s", o.what(), freeAfter(duration.Remaining(longest), c.leaderless(err)))
 		return errors.Join(err, cleaned)
 	}
 	return cleaned

@@ -166,6 +166,31 @@ func TestReleaseAtASilentEngineIsBounded(t *testing.T) {
 	})
 }
 
+// leaderlessEnding is the engine of a cluster that has lost its quorum.
+type leaderlessEnding struct{ silentEnding }
+
+func (leaderlessEnding) Outage() error {
+	return &lockkeeper.Error{Err: lockkeeper.ErrUnavailable, Reason: lockkeeper.QuorumLost}
+}
+
+// In a cluster without a leader no lease ends, so no lock is free a TTL after a release that failed.
+func TestReleaseWithoutALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := leaderlessEnding{silentEnding{memlock.New()}}
+		c := &connection{Client: lockkeeper.New(e), engine: e, url: "lk://h"}
+		hold, err := c.Lock(t.Context(), "m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		unreleased := c.release(hold, time.Now().Add(releaseTime))
+		said := unreleased + ": it is free " + freeAfter("30s", unreleased == leaderless)
+		if said != "the cluster has no leader: it is free at most 30s after the cluster has a leader again" {
+			t.Errorf("it says %q", said)
+		}
+		c.Close()
+	})
+}
+
 // silentClaims never answers Claim.
 type silentClaims struct{ silentEnding }
 
