@@ -84,8 +84,8 @@ func TestTopShowsNodes(t *testing.T) {
 	s.shows(`\none +leader +rank 8 +this node .*\ntwo +learner +rank 8 +reached .*\n`)
 	second.cmd.Process.Kill()
 	<-second.ended
-	s.shows(`ALARM \(n: nodes\): node "two", a learner, has not been reached for \S+: (.*\n)+` +
-		`two +learner +rank 8 +not reached for `)
+	s.shows(`ALARM \(n: nodes; 1 more\): node "two", a learner, has not been reached for \S+: (.*\n)+` +
+		`two +learner +rank 8 +not reached for (.*\n)+alarm: the cluster has 1 of the 3 voters that it wants: `)
 	s.types("q")
 	s.shows(`ALARM (.*\n)+  PATH .*\n +nothing is held`)
 	s.types("q")
