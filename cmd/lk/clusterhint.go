@@ -61,8 +61,8 @@ func (a *app) sayJoin(ctx context.Context, o *joinTokenOptions) {
 		"--insecure\n%s", run, peers, clients.Port(), insteadOfInsecure)
 }
 
-// nodeAddresses returns where other nodes and clients reach the node that says so. What it does not say is the usual
-// port, at no address.
+// nodeAddresses returns the addresses at which other nodes and clients reach the node with that status. An address
+// that the status lacks has the usual port, and no host.
 func nodeAddresses(s *lockkeeper.ClusterStatus) (peers, clients netip.AddrPort) {
 	peers, clients = netip.AddrPortFrom(netip.Addr{}, peerPort), netip.AddrPortFrom(netip.Addr{}, serverPort)
 	own := slices.IndexFunc(s.Nodes, func(n lockkeeper.NodeStatus) bool { return n.Name == s.Node })

@@ -152,7 +152,7 @@ func (a *app) freeze(ctx context.Context, o *freezeOptions) error {
 	return nil
 }
 
-// thaw ends the freeze without looking for it before: who may freeze need not be allowed to look.
+// thaw ends the freeze without a list before: an identity that may freeze need not be allowed to look.
 func (a *app) thaw(ctx context.Context, o *freezeOptions) error {
 	client, err := a.operator(ctx, lockkeeper.FeatureFreeze)
 	if err != nil {

@@ -92,7 +92,7 @@ func claimOf(ctx context.Context, client *connection, ref lockkeeper.Ref) (lockk
 	return lockkeeper.Status{}, nil
 }
 
-// hintPatience bounds how long lk asks who holds a path, for the hint of a refusal.
+// hintPatience bounds the query for the holders of a path, which the hint of a refusal needs.
 const hintPatience = time.Second
 
 // innerPatience bounds how long a release waits for runs inside.

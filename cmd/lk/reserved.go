@@ -15,7 +15,7 @@ const (
 )
 
 // reservedBy says what the name has elsewhere, after a semicolon: "; run-101 holds testsite, waits for db and web".
-// lk asks if it has nothing where the caller says, who may have mistyped a path. The text is empty if it has nothing
+// It is for a caller that finds nothing at a path, which may be mistyped. The text is empty if the name has nothing
 // that this identity may see.
 func reservedBy(ctx context.Context, c *connection, as string) string {
 	var texts []string

@@ -36,21 +36,7 @@ func (a *app) lookAtAll(ctx context.Context, client *lockkeeper.Client, path loc
 	error) {
 	all, err := listAll(ctx, client, lockkeeper.Query{Stale: true})
 	if err = a.asOf(err); err == nil && len(listing.Overlapping(path, all)) == 0 {
-		err = deniedAt(ctx, client, path)
+		err = listing.DeniedAt(ctx, client, path)
 	}
 	return all, err
-}
-
-// deniedAt returns the ErrDenied of an identity that may not learn what is at path: the engine answers so if
-// it has nothing to show there. It ignores other errors.
-func deniedAt(ctx context.Context, client *lockkeeper.Client, path lockkeeper.Path) error {
-	if path == "" {
-		return nil
-	}
-	for _, err := range client.List(ctx, lockkeeper.Query{Meets: path, Brief: true, Stale: true}) {
-		if err == nil || errors.Is(err, lockkeeper.ErrDenied) {
-			return err
-		}
-	}
-	return nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper"
 	"github.com/lockkeeper/lockkeeper/internal/duration"
+	"github.com/lockkeeper/lockkeeper/internal/listing"
 )
 
 // filePause is the pause between two checks for a file that does not exist yet.
@@ -90,7 +91,7 @@ func (a *app) watch(ctx context.Context, path lockkeeper.Path, asJSON bool) erro
 // follow prints the claims and all their changes, until ctx ends or the list fails. It follows no path at which
 // the identity would never see a change.
 func (w *watcher) follow(ctx context.Context, client *lockkeeper.Client, path lockkeeper.Path) error {
-	if err := deniedAt(ctx, client, path); err != nil {
+	if err := listing.DeniedAt(ctx, client, path); err != nil {
 		return err
 	}
 	for status, err := range client.List(ctx, lockkeeper.Query{Meets: path, Follow: true}) {

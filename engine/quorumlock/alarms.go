@@ -108,8 +108,7 @@ func reserve(s *lockkeeper.ClusterStatus, present int) (text, remedy string) {
 // isRemoved reports whether this node was removed from the cluster. Others refuse a removed node at once, so
 // it mostly knows from their refusals alone, and not from the log.
 func (h *host) isRemoved(v join.View) bool {
-	id := join.FormatID(h.store.Identity().ID)
-	return h.refused() || len(v.Setting(voters.ExpelledPrefix+id).Value) > 0
+	return h.refused() || len(v.Setting(voters.ExpelledKey(h.store.Identity().ID)).Value) > 0
 }
 
 // refused reports whether another node has refused this one because it was removed. That stays so: no id is

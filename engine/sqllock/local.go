@@ -350,7 +350,7 @@ func minTime(a, b time.Time) time.Time {
 }
 
 // sample returns claims of the sessions: at most mostSampled of each, in turns; all of a session that has lost some,
-// at most mostSuspected. Who has looked for their rows calls sampled.
+// at most mostSuspected. The caller calls sampled when it has looked for their rows.
 func (l *local) sample(sessions map[string]bool) (refs []lockkeeper.Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

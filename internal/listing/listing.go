@@ -4,6 +4,8 @@
 package listing
 
 import (
+	"context"
+	"errors"
 	"slices"
 
 	"github.com/lockkeeper/lockkeeper"
@@ -92,4 +94,19 @@ func OwnerName(label lockkeeper.Label, ref lockkeeper.Ref) string {
 		return "an operator"
 	}
 	return ref.String()
+}
+
+// DeniedAt returns the ErrDenied of an identity that may not learn what is at path, above it or below it: an engine
+// answers so to a list of the path in which it has nothing to show. Without a path, and for all other errors, it
+// returns nil.
+func DeniedAt(ctx context.Context, from Source, path lockkeeper.Path) error {
+	if path == "" {
+		return nil
+	}
+	for _, err := range from.List(ctx, lockkeeper.Query{Meets: path, Brief: true, Stale: true}) {
+		if err == nil || errors.Is(err, lockkeeper.ErrDenied) {
+			return err
+		}
+	}
+	return nil
 }

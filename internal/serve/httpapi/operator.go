@@ -150,20 +150,11 @@ func (c *call) all(path lockkeeper.Path) (all []lockkeeper.Status, s staleness, 
 	return all, s, err
 }
 
-// deniedAt returns the ErrDenied of an identity that may not learn what is at path: the engine answers so if it
-// has nothing to show there. It ignores other errors.
+// deniedAt is listing.DeniedAt for the caller of c, bounded.
 func (c *call) deniedAt(path lockkeeper.Path) error {
-	if path == "" {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), solo.RoundTrip)
 	defer cancel()
-	for _, err := range c.engine().List(ctx, lockkeeper.Query{Meets: path, Brief: true, Stale: true}) {
-		if err == nil || errors.Is(err, lockkeeper.ErrDenied) {
-			return err
-		}
-	}
-	return nil
+	return listing.DeniedAt(ctx, c.engine(), path)
 }
 
 // why is GET /v1/why: the claims that explain why a path is not free.

@@ -30,9 +30,9 @@ func (n *Node) changeMembers(now time.Duration) {
 	}
 }
 
-// nextHeir returns the best heir to whom this node has not tried to transfer its leadership since its disk is
-// stuck; the best of all again if it has tried all. The disk of an heir may be stuck, too. The caller has locked
-// the view.
+// nextHeir returns the best heir to which this node has not tried to transfer its leadership since its disk is
+// stuck; the best of all again if it has tried all; 0 if there is none. The disk of an heir may be stuck, too. The
+// caller has locked the view.
 func (n *Node) nextHeir(members []voters.Member) uint64 {
 	isTried := func(m voters.Member) bool { return slices.Contains(n.triedHeirs, m.ID) }
 	to := n.heir(slices.DeleteFunc(slices.Clone(members), isTried))
@@ -40,7 +40,9 @@ func (n *Node) nextHeir(members []voters.Member) uint64 {
 		n.triedHeirs = nil
 		to = n.heir(members)
 	}
-	n.triedHeirs = append(n.triedHeirs, to)
+	if to != 0 {
+		n.triedHeirs = append(n.triedHeirs, to)
+	}
 	return to
 }
 

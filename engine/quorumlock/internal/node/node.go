@@ -73,7 +73,7 @@ type Node struct {
 	tickedAt    time.Duration   // the clock at the latest tick
 	contactless int             // ticks without contact with a leader
 	contactAt   time.Duration   // the clock at the latest tick with contact
-	triedHeirs  []uint64        // whom a node with a stuck disk asked to lead since it is stuck
+	triedHeirs  []uint64        // ids to which this node tried to transfer since its disk is stuck
 	suspended   bool            // the node can make no calls; see followContact
 	closed      bool
 	status      replica.Status // at the latest tick

@@ -90,8 +90,8 @@ func (r *Replica) appliedCommand(index uint64, o origin, c *table.Command, err e
 	}
 }
 
-// needsDecision reports whether somebody has to decide that the command is allowed. What one has, one may always
-// renew and end.
+// needsDecision reports whether the leader or the node of the caller has to decide that the command is allowed. Every
+// identity may renew and end its own claims.
 func needsDecision(c *table.Command) bool {
 	return isAct(c) || c.Op == table.Claim || c.Op == table.Attach
 }
